@@ -18,7 +18,7 @@ Identity = dict[str, str | int | float | bool]
 
 
 LabelTexts = Sequence[str | Sequence[str]]
-"""`k` labels, each one text or several surface forms."""
+"""`k` labels; each is one text or several surface forms."""
 
 
 class LabelScores(NamedTuple):
@@ -26,9 +26,10 @@ class LabelScores(NamedTuple):
 
     Attributes:
         log_probs: Log-score of each label given each input, in nats.
-        tokens: Tokens of each input as the model read it, label left out.
-        failed: Rows that could not be read, and a sentence on each; their scores are NaN.
-        is_filled: Which scores are put where a server returned none; None for no such scores.
+        tokens: Number of tokens of each input as the model reads it, without the label.
+        failed: Rows that could not be read, with a sentence on each; their scores are NaN.
+        is_filled: Whether each score was filled in because the server did not return it; None
+            for scorers that fill in no scores.
     """
 
     log_probs: LogProbs
@@ -38,25 +39,25 @@ class LabelScores(NamedTuple):
 
 
 class NoAnswer(InputError):
-    """The server failed, for reasons unrelated to the rows or labels."""
+    """An error of the server that is unrelated to the rows and labels."""
 
 
 class Refused(InputError):
-    """A server refuses this one prompt for good: its row has no scores, and others have theirs.
+    """The final refusal of one prompt by a server: this row has no scores, other rows do.
 
     Attributes:
-        is_of_prompt: whether the server says that the prompt is why, as content filters do.
+        is_of_prompt: whether the server names the prompt as the reason, as content filters do.
     """
 
     is_of_prompt = False
 
 
 class Finished(Protocol):
-    """Rows that are scored already, and where batches are kept as they come."""
+    """Rows with scores from an earlier run, and a store for new batches."""
 
     @property
     def rows(self) -> Mapping[int, np.ndarray]:
-        """Values of each finished row, as they were added."""
+        """The values of each finished row, as they were added."""
 
     @property
     def failed(self) -> Mapping[int, str]:
@@ -65,20 +66,20 @@ class Finished(Protocol):
     def add(
         self, rows: Sequence[int], values: np.ndarray, failed: Mapping[int, str] = ..., /
     ) -> None:
-        """Keep a batch that is finished."""
+        """Stores a finished batch."""
 
 
 class NothingFinished:
-    """No row is scored yet, and nothing is kept."""
+    """A store without finished rows that keeps nothing."""
 
-    # shared by all, so that it cannot be written
+    # All instances share these mappings, so they are read-only.
     rows: Mapping[int, np.ndarray] = MappingProxyType({})
     failed: Mapping[int, str] = MappingProxyType({})
 
     def add(
         self, rows: Sequence[int], values: np.ndarray, failed: Mapping[int, str] = failed, /
     ) -> None:
-        """Nothing."""
+        """Ignores the batch."""
 
 
 NOTHING_FINISHED = NothingFinished()
@@ -88,11 +89,11 @@ class Scorer(Protocol):
     """Asks a model once about every input and label."""
 
     notes: list[str]
-    """Sentences to print once the run is over."""
+    """Sentences to print after the run."""
 
     @property
     def identity(self) -> Identity:
-        """All that decides the numbers, as plain JSON: it is part of a stored context's id."""
+        """Everything that determines the scores, as plain JSON: part of a stored context's id."""
 
     def score(
         self,
@@ -102,11 +103,11 @@ class Scorer(Protocol):
         progress: Callable[[int], None] | None = None,
         finished: Finished = NOTHING_FINISHED,
     ) -> LabelScores:
-        """Score each label for each input; `progress` is called with the rows done so far.
+        """Scores each label for each input; `progress` receives the number of rows done so far.
 
-        Batches are planned from the inputs alone, and those whose rows are all `finished` are left
-        out: a run that goes on gives the very numbers of one that was never stopped.
+        Batches depend only on the inputs. Batches with only `finished` rows are skipped. A resumed
+        run therefore returns exactly the scores of an uninterrupted run.
 
         Raises:
-            InputError: inputs or labels that the model cannot score.
+            InputError: the model cannot score an input or a label.
         """

@@ -1,9 +1,9 @@
 """Scores labels with a causal language model that runs each unique token once.
 
-What all prompts begin with is run once and its keys and values cached. Then each row is its own
-tokens, from where it branches off the row before it, followed by the trie of its label tokens;
-rows attend to the cached keys with one dense product, to their sequence under a tree mask, and the
-two are merged by their log-sum-exps.
+The common prefix of all prompts runs once, and its keys and values are cached. A row then consists
+of its own tokens, from where it differs from the row before it, and the trie of its label tokens.
+Rows attend to the cached keys with one dense product, and to their sequence under a tree mask. The
+two attention outputs are merged by their log-sum-exps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,20 +28,21 @@ from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 
 VERSION = "1"
 TOKENIZED_ROWS = {"cpu": 1024}
-"""Rows tokenized at a time, by backend: memory does not grow with the number of rows."""
+"""Rows tokenized at a time, by backend, so that memory does not grow with the number of rows."""
 
 
 class CausalLM(label_texts.LabelScorer):
     r"""Log-probability of each label as the continuation of each text.
 
-    `log p(label | text)`, summed over the label's tokens, in nats. A label of several texts, its
-    surface forms, has the sum of their probabilities. Labels begin with their space.
+    The score is `log p(label | text)`, summed over the label's tokens, in nats. For a label with
+    several surface forms, the probabilities of the forms are summed. A label's text begins with its
+    space.
 
-    With `logits_only`, labels must be one token each, and scores are their bare logits: they miss
-    one constant per row, the log of the softmax's denominator, which no prediction of ICL, CC, DC,
-    BC, PC or BCL depends on, and the product with the whole vocabulary is saved.
+    With `logits_only`, each label must be one token, and its score is its logit. Scores then lack
+    one constant per row, the log of the softmax's denominator. The predictions of ICL, CC, DC, BC,
+    PC and BCL do not depend on it, and the product with the whole vocabulary is saved.
 
-    On a mesh (`load_checkpoint(..., mesh=...)`) the devices along `data` share the rows.
+    On a mesh (`load_checkpoint(..., mesh=...)`), the devices along `data` share the rows.
 
     Example:
         scorer = CausalLM(load_checkpoint("checkpoints/gpt2"))
@@ -49,13 +50,14 @@ class CausalLM(label_texts.LabelScorer):
 
     Args:
         checkpoint: A causal language model and its tokenizer.
-        batch_size: Most rows in a batch; memory decides for fewer where rows are long.
-        logits_only: Leave the softmax's denominator out.
+        batch_size: Maximum rows in a batch. Batches of long rows are smaller if memory requires it.
+        logits_only: Whether to leave out the softmax's denominator.
 
     Raises:
-        InputError: the checkpoint is not of a causal family. `score` refuses images; prompts that
-            exceed the model's positions with their labels; labels that are empty or equal as
-            tokens, or of several tokens with `logits_only`; a sequence that exceeds the memory.
+        InputError: the checkpoint is not of a causal family. `score` raises for images; for prompts
+            that exceed the model's positions with their labels; for labels without tokens, with
+            equal tokens, or of several tokens with `logits_only`; and for a sequence that exceeds
+            the memory.
     """
 
     def __init__(self, checkpoint: Checkpoint, batch_size: int = 1024, logits_only: bool = False):
@@ -68,7 +70,7 @@ class CausalLM(label_texts.LabelScorer):
         self.checkpoint = checkpoint
         self.logits_only = logits_only
         tokens = checkpoint.tokenizer.get_added_tokens_decoder()
-        # Gemma 3 has one, of images.
+        # Gemma 3 has a token for images beyond its vocabulary.
         self._unembedded = {number for number in tokens if number >= checkpoint.config.vocab_size}
         self._forward = Forward(checkpoint, batch_size, normalized=not logits_only)
         self.notes = self._forward.notes
@@ -81,14 +83,14 @@ class CausalLM(label_texts.LabelScorer):
 
     @property
     def identity(self) -> Identity:
-        """All that decides the numbers; batches and devices do not."""
+        """Everything that determines the scores; batches and devices do not."""
         identity: Identity = {"kind": "causal_lm", "version": VERSION}
         identity |= {"checkpoint": self.checkpoint.digest, "dtype": self.checkpoint.dtype}
         return identity | ({"logits_only": True} if self.logits_only else {})
 
     def _score(self, asked: label_texts.Asked) -> LabelScores:
         if asked.finished is not NOTHING_FINISHED:
-            # What was scored before must not decide the last bits of what is kept.
+            # A prefix cached by an earlier call could change the last bits of stored scores.
             self._forward.prefix = PrefixCache([], ())
             if self._long is not None:
                 self._long.prefix = PrefixCache([], ())
@@ -102,7 +104,7 @@ class CausalLM(label_texts.LabelScorer):
             yield start, lengths, partial(self._run, encoded, tries)
 
     def _run(self, encoded: Encoded, tries: Sequence[trie.Trie], done: set[int]) -> Batches:
-        """Rows and their scores, as `Forward.run`."""
+        """Yields rows and their scores, as `Forward.run`."""
         long = self._long
         if long is None:
             return self._forward.run(encoded.prompts, tries, done)
@@ -116,7 +118,7 @@ class CausalLM(label_texts.LabelScorer):
         )
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
-        """Some rows at a time as token ids, the next ones tokenized while these are scored."""
+        """Yields the token ids of some rows at a time; the next rows are tokenized meanwhile."""
         checkpoint = self.checkpoint
         bos, prefix = checkpoint.bos, checkpoint.prefix
         read = partial(encode, checkpoint.tokenizer, labels=labels, bos=bos, prefix=prefix)
@@ -136,20 +138,20 @@ class CausalLM(label_texts.LabelScorer):
                 expected = f"embedded tokens, below {self.checkpoint.config.vocab_size}"
                 got = f"{self.checkpoint.tokenizer.id_to_token(token)!r}, id {token}"
                 raise InputError.at(f"row {start + row}", expected, got, "leave it out")
-            need = len(prompt) + labels.paths.shape[1] - 1  # a label's last token is never fed
+            need = len(prompt) + labels.paths.shape[1] - 1  # A label's last token is never fed.
             if need > most:
                 raise label_texts.too_long(start + row, len(prompt), need, most)
-            if self.logits_only and len(labels.tokens):  # an inner node: some label has two tokens
+            if self.logits_only and len(labels.tokens):  # An inner node means a label of 2 tokens.
                 raise InputError(
                     f"row {start + row}: with logits_only every label must be one token, but one "
-                    f"has {labels.paths.shape[1]}; choose other label words, or leave it off."
+                    f"has {labels.paths.shape[1]}; choose other label words, or omit logits_only."
                 )
 
 
 def long_network(config: Config, model: nnx.Module) -> tuple[float, llama.Model] | None:
-    """Returns the network for long sequences, its weights shared with that for short ones.
+    """Returns the network for long sequences and the length beyond which it runs.
 
-    Before it stands the number of tokens beyond which it counts; None where there is no other.
+    The network shares its weights with `model`. The result is None for a model with one network.
     """
     if not isinstance(model, llama.Model) or not isinstance(config, llama.Config):
         return None

@@ -1,4 +1,4 @@
-"""Scores labels by the cosine between embeddings of an input and of each label's statement."""
+"""Scores labels by the cosine between the embeddings of an input and of each label's statement."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -27,15 +27,16 @@ TOKENIZED_ROWS = 4096
 BATCH_TOKENS = {"cpu": 2048}
 STEP = 16
 MAX_NAMED = 3
-"""Images that cannot be read and are named in the note at the end; all are counted."""
+"""Unreadable images that the note at the end names; it counts all of them."""
 
 
 class DualEncoder(label_texts.LabelScorer):
     """Scaled cosine between the embeddings of each text or image and of each label's statement.
 
     `score(x, y) = scale * e(x) . e(y) / (|e(x)| |e(y)|)`: logits, in nats up to a constant per row
-    (Radford et al. 2021, figure 3), as SigLIP's bias is. CLIP and SigLIP have a tower for text and
-    one for images. A label of several statements, a prompt ensemble, has their mean, of length one.
+    (Radford et al. 2021, figure 3). SigLIP's bias is part of it. CLIP and SigLIP have a
+    tower for text and one for images. A label with several statements (a prompt ensemble) has the
+    mean of their embeddings, normalized to length one.
 
     Example:
         clip = DualEncoder(load_checkpoint("checkpoints/clip-vit-base-patch16"), scale=0)
@@ -43,17 +44,20 @@ class DualEncoder(label_texts.LabelScorer):
 
     Args:
         checkpoint: CLIP or SigLIP, and its tokenizer.
-        scale: One over the temperature of the contrastive training; 0 is the scale that the
-            checkpoint has learned.
-        max_tokens: Where texts are cut; 0 is the checkpoint's own limit. Statements must fit.
-        batch_size: Most rows in a batch; memory decides for fewer where rows are long.
+        scale: The inverse temperature of the contrastive training; 0 is the checkpoint's learned
+            scale.
+        max_tokens: The length at which texts are cut; 0 is the checkpoint's own limit. Statements
+            must fit.
+        batch_size: Maximum rows in a batch. Batches of long rows are smaller if memory requires it.
 
-    `score` cuts texts at `max_tokens` and counts their tokens with the special ones, or the patches
-    of images. Images that cannot be read have rows of NaN and are named in `failed` and `notes`.
+    `score` cuts texts at `max_tokens`. Its token counts include special tokens; for images, they
+    count patches. Images that cannot be read have rows of NaN and are named in `failed` and
+    `notes`.
 
     Raises:
-        InputError: the checkpoint is a language model, or a number is out of range. `score` refuses
-            labels that are equal or too long, texts without tokens, and images if none can be read.
+        InputError: the checkpoint is a language model, or a number is out of range. `score` raises
+            for labels that are equal or too long, for texts without tokens, and if it can read no
+            image.
     """
 
     def __init__(
@@ -77,14 +81,14 @@ class DualEncoder(label_texts.LabelScorer):
         positions = checkpoint.config.positions
         self.max_tokens = min(max_tokens or positions, positions)  # tokens, specials included
         self._budget = BATCH_TOKENS.get(jax.default_backend(), 65536)
-        # a copy: statements must not be cut, texts are
+        # A copy, because texts are cut and statements must not be.
         self._tokenizer = Tokenizer.from_str(checkpoint.tokenizer.to_str())
         self._tokenizer.enable_truncation(self.max_tokens)
         self._embed_texts = program(checkpoint, _embed_captions)
 
     @property
     def identity(self) -> Identity:
-        """All that decides the numbers; the batch size does not."""
+        """Everything that determines the scores; the batch size does not."""
         identity: Identity = {"kind": "dual_encoder", "version": VERSION}
         identity |= {"checkpoint": self.checkpoint.digest, "dtype": self.checkpoint.dtype}
         return identity | {"scale": self.scale, "max_tokens": self.max_tokens}
@@ -100,7 +104,7 @@ class DualEncoder(label_texts.LabelScorer):
         else:
             vectors, tokens = self.embed(inputs, progress, finished)
         log_probs = np.float32(self.scale) * (vectors @ directions.T)  # [n, k]
-        # Rows of images that cannot be read are NaN.
+        # Unreadable images have rows of NaN, which are not checked.
         readable = [row for row in range(len(log_probs)) if row not in failed]
         first_forms = [asked.forms[sum(asked.counts[:label])] for label in range(len(asked.counts))]
         label_texts.refuse_infinite(log_probs[readable], readable, first_forms, "score")
@@ -112,14 +116,14 @@ class DualEncoder(label_texts.LabelScorer):
         progress: Callable[[int], None] = lambda _: None,
         finished: Finished = NOTHING_FINISHED,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings `[n d]` of length one, and the token counts `[n]` of the texts as read."""
+        """Computes embeddings `[n d]` of length one, and token counts `[n]` of the cut texts."""
         counts = np.zeros(len(texts), np.int32)
         most, cut, finished_rows = self.max_tokens, 0, finished.rows
 
         def run() -> Iterator[Embedded]:
             nonlocal cut
             for start in range(0, len(texts), TOKENIZED_ROWS):
-                part = list(texts[start : start + TOKENIZED_ROWS])  # rendered once
+                part = list(texts[start : start + TOKENIZED_ROWS])  # The list renders them once.
                 ids = token_ids(self._tokenizer, part, special=True)
                 counts[start : start + len(ids)] = list(map(len, ids))
                 cut += count_cut(self.checkpoint.tokenizer, part, ids, most)
@@ -137,7 +141,7 @@ class DualEncoder(label_texts.LabelScorer):
             row = int(np.argmin(counts))
             expected, got = "a text of at least one token", f"{texts[row]!r}"
             raise InputError.at(f"row {row}", expected, got, "drop it")
-        # In the order of rows, whichever batch they came in.
+        # Batches return rows in another order than the texts.
         stacked = [vectors[row] for row in range(len(texts))]
         return np.stack(stacked) if stacked else np.zeros((0, 1), np.float32), counts
 
@@ -147,22 +151,22 @@ class DualEncoder(label_texts.LabelScorer):
         progress: Callable[[int], None] = lambda _: None,
         finished: Finished = NOTHING_FINISHED,
     ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-        """Embeddings `[n d]` of length one, token counts `[n]`, and what could not be read.
+        """Computes embeddings `[n d]` of length one, token counts `[n]`, and errors by row.
 
-        Images are decoded ahead, a few batches at a time: memory does not grow with them.
+        Images are decoded ahead a few batches at a time, so memory does not grow with their number.
         """
         how = preprocessing.load_preprocessing(self.checkpoint.directory)
         config = cast(clip.Config, self.checkpoint.config)
         edge = config.vision_image_size
         if how.crop != (edge, edge):
             raise InputError(
-                f"{self.checkpoint.directory}: images are cut to {how.crop}, but the "
+                f"{self.checkpoint.directory}: images are cropped to {how.crop}, but the "
                 f"network takes {(edge, edge)}; the files belong to different checkpoints."
             )
         tokens = config.image_tokens
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
         embed = program(self.checkpoint, _embed_images, how)
-        # What is finished is a whole number of batches, and those after it begin where they did.
+        # Finished rows fill whole batches, so the remaining batches are the same as before.
         settled = {*finished.rows, *finished.failed}
         pending = [row for row in range(len(images)) if row not in settled]
 
@@ -181,13 +185,13 @@ class DualEncoder(label_texts.LabelScorer):
             self.notes.append(f"{counts} could not be read and are left out: {few}")
         if not vectors:
             first = next(iter(failed.values()), "there are none")
-            raise InputError(f"none of the {len(images)} images can be read: {first}")
+            raise InputError(f"no image of {len(images)} can be read: {first}")
         missing = np.full_like(next(iter(vectors.values())), np.nan)  # [d]
         stacked = np.stack([vectors.get(row, missing) for row in range(len(images))])
         return stacked, np.full(len(images), tokens, np.int32), failed
 
     def _run(self, ids: list[list[int]], done: set[int]) -> Iterator[tuple[list[int], jax.Array]]:
-        """Rows and their embeddings, batch by batch, without batches that are all `done`."""
+        """Yields rows and their embeddings by batch, without batches of finished rows only."""
         lengths = list(map(len, ids))
         planned = batches(range(len(ids)), lengths, self.batch_size, self._budget, STEP)
         for rows, size, width in planned:
@@ -206,30 +210,33 @@ class DualEncoder(label_texts.LabelScorer):
         return -(-max(1, size) // step) * step
 
     def _check_labels(self, labels: Sequence[str]) -> None:
-        """Refuse labels unless there are some, that fit and the tokenizer can tell apart."""
+        """Raises if there are no labels, or if two are equal as tokens or one is too long."""
         if not labels:
             raise InputError(where="labels", expected="one or more sentences", got="none")
         token_lists = token_ids(self.checkpoint.tokenizer, list(labels), special=True)
         for label, ids in zip(labels, token_lists, strict=True):
             if len(ids) > self.max_tokens:
                 raise InputError(
-                    f"label {label!r}: a statement of {len(ids)} tokens, but {self.max_tokens} is "
-                    "the most; shorten it."
+                    f"label {label!r}: a statement of {len(ids)} tokens exceeds the maximum of "
+                    f"{self.max_tokens}; shorten it."
                 )
         refuse_same_tokens(token_lists, labels)
 
 
 Embed = Callable[..., jax.Array]
 Embedded = tuple[list[int], dict[int, str], jax.Array]
-"""Rows of a batch, a sentence on each that cannot be read, and embeddings, maybe of padding too."""
+"""Rows of a batch, a sentence on each unreadable row, and embeddings that may include padding."""
 
 
 def collect(
     running: Iterable[Embedded], progress: Callable[[int], None], finished: Finished
 ) -> tuple[dict[int, np.ndarray], dict[int, str]]:
-    """The embedding of each row, and what could not be read; of what is `finished` too."""
+    """Collects the embedding of each row and a sentence on each unreadable row.
+
+    The results include the finished rows.
+    """
     vectors, failed = dict(finished.rows), dict(finished.failed)
-    # One batch computes while the next is laid out.
+    # The device computes one batch while the next is prepared.
     for rows, unreadable, placed in behind(running):
         embeddings = np.asarray(placed)
         vectors.update(zip(rows, embeddings, strict=False))
@@ -240,7 +247,7 @@ def collect(
 
 
 def program(checkpoint: Checkpoint, embed: Embed, *options: Hashable) -> Embed:
-    """A compiled `embed(network, *inputs, *options)`: embeddings `[b, p]`, of length one."""
+    """Returns a compiled `embed(network, *inputs, *options)`: embeddings `[b, p]` of length one."""
     home = sharding.replicated(checkpoint.mesh)
     graph, state = nnx.split(checkpoint.model)
 
@@ -261,21 +268,21 @@ def _run(
     state: State,
     *inputs: jax.Array,
 ) -> jax.Array:
-    """Vectors of length one in float32, whole on every device of a mesh."""
+    """Computes float32 embeddings of length one, replicated on every device of a mesh."""
     vectors = embed(nnx.merge(graph, state), *inputs, *options)
-    vectors = vectors.astype(jnp.float32)  # lengths in half precision would be off by 0.4 %
+    vectors = vectors.astype(jnp.float32)  # In half precision lengths would be off by 0.4 %.
     vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
     return sharding.replicate(vectors, home)
 
 
 def _embed_captions(network: clip.Model, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-    """CLIP's embeddings of `tokens [b, t]`, of which `lengths [b]` are real."""
+    """Computes CLIP's embeddings of `tokens [b, t]` with true lengths `lengths [b]`."""
     return network.embed_text(tokens, lengths)
 
 
 def _embed_images(
     network: clip.Model, pixels: jax.Array, how: preprocessing.Preprocessing
 ) -> jax.Array:
-    """CLIP's embeddings of uint8 `pixels [b, h, w, 3]`."""
+    """Computes CLIP's embeddings of uint8 `pixels [b, h, w, 3]`."""
     dtype = jax.tree.leaves(nnx.state(network))[0].dtype  # the network's
     return network.embed_image(preprocessing.normalize(pixels, how).astype(dtype))

@@ -1,4 +1,4 @@
-"""Inputs of a scorer: texts that are rendered when they are read, and images."""
+"""The inputs of a scorer: texts that are rendered on access, and images."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -8,30 +8,34 @@ from typing import NamedTuple, Protocol, cast, overload
 
 
 class ImageRef(Protocol):
-    """Where an image lies; its text names it in sentences."""
+    """The location of an image; `str` gives its name for messages."""
 
     def read(self) -> bytes:
-        """The encoded image (JPEG, PNG, ...); `InputError` where it cannot be read."""
+        """Reads the encoded image (JPEG, PNG, ...).
+
+        Raises:
+            InputError: the image cannot be read.
+        """
 
     def signature(self) -> str:
-        """A cheap sign of whether the image was replaced under its name; "" where there is none."""
+        """Returns a cheap signature that changes if the image is replaced; "" without one."""
 
 
 class ImageRows(NamedTuple):
     """Rows of one split of an image task."""
 
     images: tuple[ImageRef, ...]
-    labels: tuple[int, ...]  # -1 where it is unknown
-    ids: tuple[str, ...]  # names that lead back
-    where: str  # where they were read, in words
-    split: str = ""  # the split that served
-    present: tuple[int, ...] = ()  # the labels that the source has any images of
-    notes: tuple[str, ...] = ()  # what a reader of the numbers must know
+    labels: tuple[int, ...]  # -1 if unknown
+    ids: tuple[str, ...]  # names that identify the rows in the source
+    where: str  # a description of the source
+    split: str = ""  # the split that was read
+    present: tuple[int, ...] = ()  # the labels that have images in the source
+    notes: tuple[str, ...] = ()  # sentences for readers of the scores
 
 
 @dataclass(frozen=True)
 class ImageInputs:
-    """Images to be scored, opened one batch after the other."""
+    """Images to score, opened batch by batch."""
 
     refs: Sequence[ImageRef]
 
@@ -39,11 +43,11 @@ class ImageInputs:
         return len(self.refs)
 
 
-Inputs = Sequence[str] | ImageInputs  # what is scored: `n` texts or `n` images
+Inputs = Sequence[str] | ImageInputs  # `n` texts or `n` images to score
 
 
 class LazyTexts(Sequence[str]):
-    """Texts that are rendered on access: a long list takes no more memory than its rows.
+    """Texts that are rendered on access, so that a long list needs no more memory than its rows.
 
     >>> LazyTexts(3, "Review: {}".format)[1:]
     ['Review: 1', 'Review: 2']
@@ -67,17 +71,17 @@ class LazyTexts(Sequence[str]):
 
 
 def joined(blocks: Sequence[Inputs]) -> Inputs:
-    """The inputs of several blocks, which are all texts or all images."""
+    """Concatenates the inputs of several blocks, which are all texts or all images."""
     images = [block.refs for block in blocks if isinstance(block, ImageInputs)]
     if images:
         return ImageInputs(list(chain(*images)))
     texts = cast("Sequence[Sequence[str]]", blocks)
     if all(isinstance(block, list) for block in texts):
         return list(chain(*texts))
-    starts = [0, *accumulate(map(len, texts))]  # first row of each block, and the end
+    starts = [0, *accumulate(map(len, texts))]  # first row of each block, then the number of rows
 
     def render(row: int) -> str:
-        block = bisect_right(starts, row) - 1  # the last one that starts at the row or before
+        block = bisect_right(starts, row) - 1  # the last block that starts at or before the row
         return texts[block][row - starts[block]]
 
     return LazyTexts(starts[-1], render)

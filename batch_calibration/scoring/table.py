@@ -1,6 +1,6 @@
-"""The scorers, a line for each: what other rooms ask of one before its code and weights are loaded.
+"""The scorers, one entry each, with facts that are known before code and weights are loaded.
 
-A new scorer is a file, its line here, and its name in `settings.ScorerKind`.
+A new scorer is a file, an entry here, and its name in `settings.ScorerKind`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring import Scorer
 from batch_calibration.settings import ModelSettings, Settings
 
-# Flax and the tokenizers are loaded by the functions below: reading stored scores needs neither.
+# The functions below load Flax and the tokenizers, because reading stored scores needs neither.
 if TYPE_CHECKING:
     from batch_calibration.scoring.engine.token_budget import Cost, TokenBudget
     from batch_calibration.scoring.models.files import checkpoint
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
 
 ANSWERS = "answers.sqlite"
-"""The file of a workdir that keeps the answers of servers."""
+"""The file of a workdir that stores the answers of servers."""
 
 
 class OpenFiles(Protocol):
-    """A checkpoint directory whose config and tokenizer are read, its weights not yet."""
+    """A checkpoint directory with its config and tokenizer read, before its weights are read."""
 
     @property
     def tokenizer_info(self) -> "checkpoint.TokenizerInfo":
-        """The way the model reads text."""
+        """The tokenizer and the way the model reads text."""
 
     @property
     def chat_template(self) -> "ChatTemplate | None":
-        """The template for the messages of a chat; None where no file has one."""
+        """The template for the messages of a chat, or None without one."""
 
 
 Load = Callable[[Settings, OpenFiles | None, Path | None], Scorer]
@@ -55,7 +55,7 @@ def _refuse_set(model: ModelSettings, names: Sequence[str], why: str) -> None:
     for name in names:
         setting, usual = getattr(model, name), getattr(ModelSettings(), name)
         if setting != usual:
-            raise InputError(f"it is for {why}; leave it at {usual!r}.", key=name)
+            raise InputError(f"it applies only to {why}; leave it at {usual!r}.", key=name)
 
 
 def _require(files: OpenFiles | None) -> OpenFiles:
@@ -69,16 +69,17 @@ class ScorerFacts(NamedTuple):
     """Facts of a scorer that are known before it is loaded.
 
     Attributes:
-        load: `(settings, files, workdir)` -> the scorer; `files` are of the model, or of its
-            tokenizer alone for a server; None of either where there is none.
-        count_tokens: `(budget, texts, labels, settings)` -> what asking about them costs; None
-            where a server is asked, which counts requests too.
-        cost_note: What the second of these numbers means, to be printed below it.
-        asks_server: Whether a server runs the model: then no checkpoint and no device are needed.
-        compares_statements: Whether a text is compared with a statement for each label, so that
-            there is no prompt, no demonstration and no boundary between prompt and label.
-        reads_images: Whether it takes images.
-        open_files: What reads the config and the tokenizer of a directory.
+        load: maps `(settings, files, workdir)` to the scorer. `files` is the model's directory, or
+            the tokenizer's for a server. `files` and `workdir` may be None.
+        count_tokens: maps `(budget, texts, labels, settings)` to the cost of scoring; None for a
+            server, which counts requests too.
+        cost_note: The meaning of the second number of the cost, printed below it.
+        asks_server: Whether a server runs the model, so that no checkpoint and no device are
+            needed.
+        compares_statements: Whether a text is compared with a statement for each label. Then there
+            are no prompts, no demonstrations and no boundary between prompt and label.
+        reads_images: Whether it scores images.
+        open_files: The function that reads the config and the tokenizer of a directory.
     """
 
     load: Load
@@ -103,7 +104,7 @@ def _load_dual_encoder(settings: Settings, files: OpenFiles | None, _: Path | No
     model = settings.model
     if files and model.logits_only:
         raise InputError(
-            "cosines of a dual encoder have no softmax's denominator to leave "
+            "a dual encoder's cosines have no softmax denominator to leave "
             "out; leave it False, or score with a causal language model.",
             key="logits_only",
         )
@@ -113,23 +114,23 @@ def _load_dual_encoder(settings: Settings, files: OpenFiles | None, _: Path | No
 def _load_transformers(settings: Settings, files: OpenFiles | None, _: Path | None) -> Scorer:
     from batch_calibration.scoring.transformers_lm import TransformersLM
 
-    model, why = settings.model, "the networks written here, and transformers runs this one"
+    model, why = settings.model, "networks of this package, and transformers runs this one"
     _refuse_set(model, ("mesh", "logits_only", "accept_keys"), why)
     checkpoint = cast("TransformersFiles", _require(files)).load(model.dtype)
     return TransformersLM(checkpoint, model.batch_size)
 
 
 def _load_api(settings: Settings, files: OpenFiles | None, workdir: Path | None) -> Scorer:
-    """The scorer that asks a server; nothing is sent yet."""
+    """Loads the scorer that asks a server; it sends nothing yet."""
     import jax
 
     from batch_calibration.scoring.api.scorer import ApiScorer
 
     if jax.process_count() > 1:
         raise InputError(
-            f"one process alone asks a server; leave {spell('coordinator')} out.", key="scorer"
+            f"only one process may ask a server; omit {spell('coordinator')}.", key="scorer"
         )
-    why = f"networks that are run here, and {spell('scorer', 'api')} asks a server"
+    why = f"networks of this package, and {spell('scorer', 'api')} asks a server"
     _refuse_set(settings.model, ("dtype", "mesh", "logits_only"), why)
     tokenizer = files.tokenizer_info if files else None
     answers = workdir / ANSWERS if workdir else None
@@ -147,19 +148,19 @@ SCORERS: MappingProxyType[str, ScorerFacts] = MappingProxyType({
     "causal_lm": ScorerFacts(
         _load_causal_lm,
         lambda budget, texts, labels, _: budget.cost(texts, labels),
-        "asked: what prompts share is run once, labels as a trie",
+        "positions: shared prefixes run once, labels run as a trie",
     ),
     "dual_encoder": ScorerFacts(
         _load_dual_encoder,
         lambda budget, texts, labels, model: budget.cut_cost([*texts, *labels], model.max_tokens),
-        "asked: what is left of texts longer than max_tokens",
+        "positions: texts longer than max_tokens are cut there",
         compares_statements=True,
         reads_images=True,
     ),
     "transformers": ScorerFacts(
         _load_transformers,
         lambda budget, texts, labels, _: budget.cost(texts, labels),
-        "asked: what prompts share is run once",
+        "positions: shared prefixes run once",
         open_files=_open_transformers,
     ),
     "api": ScorerFacts(_load_api, asks_server=True),

@@ -1,8 +1,9 @@
 """Scores labels with any language model that transformers loads, on torch.
 
-For architectures without a network here; slower than `CausalLM`, which packs sequences. The
-beginning that all prompts share is run once. Labels of several tokens go on from the cache of their
-row; where the network's cache cannot be copied, a row is run once for each path of its label trie.
+For architectures that this package does not implement. It is slower than `CausalLM`, which packs
+sequences. The common prefix of all prompts runs once. The later tokens of a label run after the
+cache of their row. If the network's cache cannot be copied, a row runs once for each path of its
+label trie.
 """
 
 import copy
@@ -28,23 +29,23 @@ if TYPE_CHECKING:
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096
-"""Rows that are tokenized at a time; rows that begin alike share that beginning."""
+"""Rows tokenized at a time; only these rows share a common prefix."""
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
 STEP = 16
 MOST_LOGITS = 1 << 27
-"""Numbers of logits that a batch may hold: half a gigabyte in float32."""
+"""Maximum logits of a batch: half a gigabyte in float32."""
 CACHED_TOKENS = 1 << 15
-"""Tokens that the caches of label paths may hold at a time, with the tokens of their rows."""
+"""Maximum tokens in the caches of label paths at a time, with the tokens of their rows."""
 
 
 class Path(NamedTuple):
-    """A row with the beginning of some of its labels: one sequence that is run.
+    """A row with the first tokens of some of its labels: one sequence to run.
 
     Attributes:
-        row: which prompt.
-        prompt: its token ids.
-        tokens: label tokens that are fed after it.
-        labels: the labels whose tokens but the last begin these.
+        row: index of the prompt.
+        prompt: token ids of the prompt.
+        tokens: label tokens that are fed after the prompt.
+        labels: indices of the labels that this path scores.
         targets: the token ids of each of these labels.
     """
 
@@ -56,13 +57,13 @@ class Path(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """The beginning that all prompts share: how many tokens, and the network's cache of them."""
+    """The length of the common prefix of all prompts, and the network's cache of it."""
 
     length: int
     cache: "Cache | None"
 
     def repeat(self, rows: int) -> "Cache | None":
-        """A copy of the cache for that many rows, as a call adds to its cache."""
+        """Copies the cache for that many rows, because a call extends its cache."""
         cache = copy.deepcopy(self.cache)
         if cache is not None:
             cache.batch_repeat_interleave(rows)
@@ -74,7 +75,8 @@ class TransformersLM(label_texts.LabelScorer):
 
     Args:
         checkpoint: of `TransformersFiles(directory).load()`.
-        batch_size: most sequences in a batch; memory decides for fewer where they are long.
+        batch_size: maximum sequences in a batch. Batches of long sequences are smaller if memory
+            requires it.
 
     Example:
         scorer = TransformersLM(TransformersFiles("checkpoints/phi-2").load())
@@ -88,8 +90,8 @@ class TransformersLM(label_texts.LabelScorer):
 
     @property
     def identity(self) -> Identity:
-        """All that decides the numbers; the batch size does not."""
-        # Version 1 turned cached beginnings of long sequences as if they were short.
+        """Everything that determines the scores; the batch size does not."""
+        # Version 1 used short rotary frequencies for the cached prefixes of long sequences.
         version = "2" if self._network.first_length < np.inf else VERSION
         identity: Identity = {"kind": "transformers", "version": version}
         return identity | {"checkpoint": self.checkpoint.digest, "dtype": self.checkpoint.dtype}
@@ -105,19 +107,19 @@ class TransformersLM(label_texts.LabelScorer):
     def _encode(
         self, texts: Sequence[str], forms: Sequence[str], first: int
     ) -> tuple[list[list[int]], list[LabelTokens]]:
-        """Token ids of prompts, and of the labels after each."""
+        """Encodes the prompts, and the labels after each prompt."""
         info = self.checkpoint.info
         if not self.checkpoint.is_encoder_decoder:
             encoded = encode(info.tokenizer, texts, forms, info.bos, first, info.prefix)
             return encoded.prompts, encoded.labels
-        # As lm-evaluation-harness: encoded apart, white space before a label is the label's.
+        # As in lm-evaluation-harness, prompts and labels are encoded separately, and white space
+        # before a label belongs to the label.
         prompts = token_ids(info.tokenizer, [text.rstrip() for text in texts], special=True)
         ids_of_space: dict[str, LabelTokens] = {}
         labels = []
         for text in texts:
             space = text[len(text.rstrip()) :]
             if space not in ids_of_space:
-                # `encode` checks that labels differ; a text of its own stands for the prompt.
                 ids = token_ids(info.tokenizer, [space + form for form in forms])
                 ids_of_space[space] = tuple(map(tuple, ids))
             labels.append(ids_of_space[space])
@@ -126,13 +128,13 @@ class TransformersLM(label_texts.LabelScorer):
     def _check(self, start: int, prompts: list[list[int]], label_tokens: list[LabelTokens]) -> None:
         most = self.checkpoint.info.positions
         for row, (prompt, labels) in enumerate(zip(prompts, label_tokens, strict=True)):
-            fed = max(map(len, labels)) - 1  # a label's last token is never fed
+            fed = max(map(len, labels)) - 1  # A label's last token is never fed.
             need = len(prompt) + (0 if self.checkpoint.is_encoder_decoder else fed)
             if need > most:
                 raise label_texts.too_long(start + row, len(prompt), need, most)
             if not prompt or not all(labels):
                 expected = "a prompt and labels of a token or more"
-                remedy = "give it some text"
+                remedy = "add text to it"
                 raise InputError.at(f"row {start + row}", expected, "an empty one", remedy)
 
     def _run(
@@ -144,7 +146,7 @@ class TransformersLM(label_texts.LabelScorer):
                 wanted = np.flatnonzero(is_wanted[number])
                 paths_of.append(label_paths(number, prompts[row], label_tokens[row], wanted))
             prefix, labels = Prefix(0, None), is_wanted.shape[1]
-            # What is cached was turned for short sequences.
+            # The cached prefix uses the short rotary frequencies.
             if not self.checkpoint.is_encoder_decoder and not beyond:
                 prefix = self._network.run_prefix([prompts[row] for row in rows], STEP)
                 if max(map(len, paths_of)) > 1 and self._network.has_branching_cache:
@@ -158,10 +160,10 @@ class TransformersLM(label_texts.LabelScorer):
     def _run_branches(
         self, paths_of: list[list[Path]], labels: int, done: set[int], prefix: Prefix
     ) -> Batches:
-        """Rows of equal length, each run once; the paths of its labels go on from its cache.
+        """Runs each row once, in batches of equal length; its label paths continue from its cache.
 
-        Equal lengths leave no padding between a prompt and its labels, which networks that count
-        places in the cache (GPT-Neo's windows, MPT's penalties) would take for tokens.
+        Equal lengths avoid padding between a prompt and its labels. Networks that count cache
+        positions (GPT-Neo's windows, MPT's penalties) would treat this padding as tokens.
         """
         rows_by_length: dict[int, list[int]] = {}
         for row, paths in enumerate(paths_of):
@@ -178,11 +180,11 @@ class TransformersLM(label_texts.LabelScorer):
     def _run_paths(
         self, paths_of: list[list[Path]], labels: int, done: set[int], prefix: Prefix
     ) -> Batches:
-        """Rows of like length, each run once for each path of its labels."""
+        """Runs each row once for each of its label paths, in batches of similar length."""
         longest = max(len(path.tokens) for path in chain.from_iterable(paths_of))
         most_paths = max(map(len, paths_of))
         lengths = [len(paths[0].prompt) - prefix.length + longest for paths in paths_of]
-        # Padding within a batch is at most a bucket's, so that few logits beside those read come.
+        # A batch pads to the end of its bucket at most, so it computes few unread logits.
         most_logits = self._network.vocabulary * (longest + 2 * STEP) * most_paths
         fit = max(1, MOST_LOGITS // most_logits)
         budget = max(1, self._budget // most_paths)
@@ -203,15 +205,15 @@ class TransformersLM(label_texts.LabelScorer):
 
     @property
     def _budget(self) -> int:
-        """Tokens of a batch, padding included."""
+        """Looks up the maximum number of tokens in a batch, with padding."""
         return BATCH_TOKENS.get(self.checkpoint.model.device.type, 4096)
 
 
 class TorchNetwork:
-    """Runs a model of transformers with the options that it takes.
+    """A model of transformers, with the options that its `forward` takes.
 
     Args:
-        model: causal or encoder-decoder, in evaluation mode.
+        model: a causal or encoder-decoder model in evaluation mode.
     """
 
     def __init__(self, model: "PreTrainedModel"):
@@ -219,11 +221,11 @@ class TorchNetwork:
         self.vocabulary = int(model.config.get_text_config().vocab_size)
 
     def run_prefix(self, prompts: list[list[int]], least: int) -> Prefix:
-        """The common prefix of all prompts, if it is long enough, and its cache."""
+        """Runs the common prefix of all prompts, if it is long enough, and returns it."""
         import torch
 
         first, last = min(prompts), max(prompts)
-        most = min(map(len, prompts)) - 1  # a prompt keeps one token to read after
+        most = min(map(len, prompts)) - 1  # Labels are read after a token outside the prefix.
         shared = next((i for i in range(most) if first[i] != last[i]), most)
         if len(prompts) < 2 or shared < least or not self.has_branching_cache:
             return Prefix(0, None)
@@ -234,19 +236,22 @@ class TorchNetwork:
 
     @cached_property
     def first_length(self) -> float:
-        """Tokens beyond which `longrope` turns all positions of a sequence otherwise."""
+        """Reads the number of tokens beyond which `longrope` changes its frequencies.
+
+        It is infinite for other networks.
+        """
         ropes = getattr(self.model.config.get_text_config(), "rope_parameters", None) or {}
-        for rope in (ropes, *ropes.values()):  # one of all layers, or one for each type of layer
+        for rope in (ropes, *ropes.values()):  # for all layers, or for each type of layer
             if isinstance(rope, dict) and rope.get("rope_type") == "longrope":
                 return float(rope["original_max_position_embeddings"])
         return np.inf
 
     @cached_property
     def has_branching_cache(self) -> bool:
-        """True where the network keeps keys and values alone, so that a row's cache can be copied.
+        """Checks whether the cache holds only keys and values, so that a row's cache can be copied.
 
-        States of recurrent and convolutional layers are kept in other ways, and some layers
-        (Falcon-H1) have states and keys.
+        Recurrent and convolutional layers keep their states in other ways, and some layers
+        (Falcon-H1) have both states and keys.
         """
         import torch
 
@@ -258,9 +263,9 @@ class TorchNetwork:
 
     @cached_property
     def _has_plain_head(self) -> bool:
-        """True where logits are the unembedding of the base model's hidden states, to the last bit.
+        """Checks whether unembedding the base model's hidden states gives exactly the logits.
 
-        Then only states that are read are unembedded: each costs more than a layer.
+        If so, only hidden states that are read are unembedded: unembedding costs more than a layer.
         """
         import torch
 
@@ -276,7 +281,7 @@ class TorchNetwork:
                 return False
 
     def score_branches(self, paths: list[Path], labels: int, prefix: Prefix) -> np.ndarray:
-        """Log-probabilities `[rows, k]` of prompts of equal length: first they, then the paths."""
+        """Computes log-probabilities `[rows, k]`: prompts of equal length run first, then paths."""
         import torch
 
         prompts = {path.row: path.prompt for path in paths}
@@ -312,21 +317,21 @@ class TorchNetwork:
         return scores
 
     def score_paths(self, batch: list[Path], prefix: Prefix) -> list[list[float]]:
-        """Log-probabilities of each path's labels, each path run after its prompt."""
+        """Computes the log-probabilities of each path's labels; each path runs after its prompt."""
         import torch
 
         sequences = [[*path.prompt[prefix.length :], *path.tokens] for path in batch]
         ids, mask = padded(sequences)
         reads = []
         for sequence, path in zip(sequences, batch, strict=True):
-            # The prompt's last token, and the path's.
+            # Labels are read at the prompt's last token and at the path's tokens.
             reads.append(range(len(sequence) - len(path.tokens) - 1, len(sequence)))
         with torch.inference_mode():
             log_probs, _ = self._read(ids, mask, prefix.length, prefix.repeat(len(batch)), reads)
             return sum_label_tokens(log_probs, batch, reads)
 
     def decode(self, batch: list[Path]) -> list[list[float]]:
-        """Log-probabilities of each path's labels, by an encoder-decoder model."""
+        """Computes the log-probabilities of each path's labels with an encoder-decoder model."""
         import torch
         from transformers.modeling_outputs import BaseModelOutput
 
@@ -353,9 +358,9 @@ class TorchNetwork:
 
     @cached_property
     def _begin(self) -> int:
-        """The token that decoding begins with, where transformers' `generate` finds it."""
+        """Finds the token that decoding begins with, as transformers' `generate` does."""
         config, generation = self.model.config, self.model.generation_config
-        start, bos = "decoder_start_token_id", "bos_token_id"  # the second of T5Gemma
+        start, bos = "decoder_start_token_id", "bos_token_id"  # T5Gemma sets the second.
         places = [(config, start), (generation, start), (generation, bos), (config, bos)]
         for place, key in places:
             if (token := getattr(place, key, None)) is not None:
@@ -366,14 +371,14 @@ class TorchNetwork:
         self, ids: np.ndarray, mask: np.ndarray, cached: int, cache: "Cache | None",
         reads: Sequence[Sequence[int]],
     ) -> tuple["torch.Tensor", Any]:  # fmt: skip
-        """Log-probabilities `[n, v]` of next tokens, and the cache of all that was run.
+        """Computes log-probabilities `[n, v]` of next tokens, and the extended cache.
 
         Args:
-            ids: tokens `[b, t]` after those cached, padded on the right.
-            mask: which of them are real.
-            cached: how many tokens the cache holds.
-            cache: what a call adds to, or None.
-            reads: the positions in `t` that are read of each row; in this order they make up `n`.
+            ids: tokens `[b, t]` that follow the cached tokens, padded on the right.
+            mask: `[b, t]`, 1 for real tokens and 0 for padding.
+            cached: number of tokens in the cache.
+            cache: the cache to extend, or None.
+            reads: the positions in `t` to read in each row; the `n` results follow this order.
         """
         import torch
 
@@ -382,11 +387,11 @@ class TorchNetwork:
         model = self.model.base_model if is_plain else self.model
         output = self._forward(model, ids, mask, cached, cache, length - min(columns))
         states = output.last_hidden_state if is_plain else output.logits  # [b, t or fewer, ...]
-        skipped = length - states.shape[1]  # a model may keep them all
+        skipped = length - states.shape[1]  # A model may ignore `keep`.
         logits = states[rows, [column - skipped for column in columns]]
         if is_plain:
             logits = self.model.get_output_embeddings()(logits)
-        # In float32, as half precision rounds.
+        # The softmax runs in float32, because half precision rounds too much.
         log_probs = torch.log_softmax(logits.float(), dim=-1)
         return log_probs, getattr(output, "past_key_values", None)
 
@@ -394,7 +399,7 @@ class TorchNetwork:
         self, model: "PreTrainedModel", ids: np.ndarray, mask: np.ndarray, cached: int,
         cache: "Cache | None", keep: int = 1,
     ) -> Any:  # fmt: skip
-        """The output for `ids [b, t]` after so many cached tokens; logits of the last `keep`."""
+        """Runs `ids [b, t]` after `cached` tokens and returns the output, with `keep` logits."""
         import torch
 
         device = self.model.device
@@ -402,7 +407,8 @@ class TorchNetwork:
         options: dict[str, Any] = {}
         names = inspect.signature(model.forward).parameters
         if "position_ids" in names:
-            # Padding has its row's last position: longrope goes by the furthest of the batch.
+            # Padding repeats its row's last position, because the largest position of the batch
+            # decides longrope's frequencies.
             positions = np.minimum(np.arange(ids.shape[1]), mask.sum(axis=1, keepdims=True) - 1)
             options["position_ids"] = torch.as_tensor(cached + positions, device=device)
         if "logits_to_keep" in names:
@@ -414,7 +420,7 @@ class TorchNetwork:
 
 
 def _indices(reads: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
-    """The row and the column of each position that is read, row after row."""
+    """Returns the row and the column of each position that is read, row by row."""
     rows, columns = list[int](), list[int]()
     for row, positions in enumerate(reads):
         rows += [row] * len(positions)
@@ -425,13 +431,13 @@ def _indices(reads: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
 def label_paths(
     row: int, prompt: list[int], labels: LabelTokens, wanted: Iterable[int]
 ) -> list[Path]:
-    """The sequences that a row is run with: the longest beginnings of the labels wanted.
+    """Returns the sequences to run for a row: the longest proper prefixes of its wanted labels.
 
     >>> [path.tokens for path in label_paths(0, [1], ((7, 8), (7, 9), (5,)), range(3))]
     [(7,)]
     """
     labels_of: dict[tuple[int, ...], list[int]] = {}
-    # From the longest on, each label is read from the first path that begins as it does.
+    # Long labels come first. A label joins the first path that starts with its proper prefix.
     for number in sorted(wanted, key=lambda number: (-len(labels[number]), number)):
         inner = labels[number][:-1]
         longer = [tokens for tokens in labels_of if tokens[: len(inner)] == inner]
@@ -446,17 +452,17 @@ def label_paths(
 def sum_label_tokens(
     log_probs: "torch.Tensor", batch: list[Path], reads: Sequence[Sequence[int]], after: int = 0
 ) -> list[list[float]]:
-    """The log-probability of each label of each path.
+    """Sums the token log-probabilities of each label of each path.
 
     Args:
-        log_probs: `[n, v]`, of the next token at every position that is read, path after path.
+        log_probs: `[n, v]` of the next token at every position that is read, path by path.
         batch: the paths.
-        reads: the positions that are read of each path; a label's tokens are read at the first.
-        after: how many of a label's tokens are read elsewhere.
+        reads: the positions that are read in each path; a label uses the first of them.
+        after: number of first label tokens that are read elsewhere.
     """
     import torch
 
-    chosen: list[tuple[int, int]] = []  # a read and a token
+    chosen: list[tuple[int, int]] = []  # pairs of a read and a token
     spans = []
     start = 0
     for path, positions in zip(batch, reads, strict=True):
@@ -472,7 +478,7 @@ def sum_label_tokens(
 
 
 def padded(lists: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids `[b, t]`, padded on the right, and which of them are real.
+    """Pads token ids on the right to `[b, t]`, and returns a mask of the real tokens.
 
     >>> padded([[1, 2], [3]])[0].tolist()
     [[1, 2], [3, 0]]

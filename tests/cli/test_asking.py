@@ -76,7 +76,7 @@ def test_a_run_that_stops_says_how_to_go_on(files, capsys):
     with running(gone) as server:
         ask(server, files, "--in_flight=1", code=2)
         error = capsys.readouterr().err
-        assert "give the same command again" in error and "--server" in error
+        assert "run the same command again" in error and "--server" in error
         assert not files[1].exists()
         server.fault = lambda *_: None
         count_before = len(server.asked)

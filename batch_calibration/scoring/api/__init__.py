@@ -1,1 +1,1 @@
-"""Asks servers of the OpenAI style for label scores: limits, retries, answers kept on disk."""
+"""Asks OpenAI-style servers for label scores, with limits, retries and stored answers."""

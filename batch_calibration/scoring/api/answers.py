@@ -1,4 +1,4 @@
-"""The answers of a server, kept on disk as they come: nothing is asked twice."""
+"""Stores a server's answers on disk as they arrive, so that no request is sent twice."""
 
 import hashlib
 import sqlite3
@@ -13,25 +13,25 @@ from batch_calibration.files import Json, ended, parse_json, process_name
 from batch_calibration.scores import canonical
 
 CHECKED = b"\1"
-"""The first byte of an answer with a checksum before it; older versions wrote none."""
-STOPPED = ""  # what stands for the process of a request that no process has under way any more
+"""The first byte of an answer with a checksum before it; older versions wrote no checksum."""
+STOPPED = ""  # the process of a request that was in progress when its process stopped
 CHECKSUM_BYTES = 16  # bytes of a checksum, the first of SHA-256's
 
 
 class Request(NamedTuple):
     """One request."""
 
-    path: str  # behind the server's address, such as "completions"
-    body: dict[str, Json]  # what is sent
+    path: str  # relative to the server's address, such as "completions"
+    body: dict[str, Json]  # the JSON to send
 
 
 class Answers:
-    """A file of answers, each under the hash of the server's address and what was asked.
+    """A file of answers, each under the hash of the server's address and the request.
 
-    Every answer is a transaction of its own: a run that is killed loses at most the last, a
-    computer that loses power a few. Several runs may share the file, which knows what they have
-    under way: no two ask the same, and a server may have charged for what a killed run asked and
-    did not hear. A refusal is kept as an answer is.
+    Each answer is a separate transaction. A killed run loses at most the last answer; a power
+    failure may lose a few. Several runs may share the file. It lists the requests in progress, so
+    that no two runs send the same request. A server may have charged for requests of a killed run
+    that have no stored answer. The file also stores refusals.
 
     >>> with Answers(None).opened() as answers:
     ...     answers.keep("http://127.0.0.1/v1", Request("completions", {"prompt": "a"}), "{}")
@@ -39,19 +39,19 @@ class Answers:
     {}
 
     Args:
-        path: the file, made where there is none; None keeps the answers in memory.
+        path: the file, created if it is missing; None keeps the answers in memory.
     """
 
     def __init__(self, path: Path | None):
         self.path = path
-        self.damaged: set[bytes] = set()  # what was asked of answers that cannot be read
+        self.damaged: set[bytes] = set()  # hashes of requests with unreadable answers
         self._rows: sqlite3.Connection | None = None
 
     @contextmanager
     def opened(self) -> Iterator["Answers"]:
-        """The answers, open for reading and writing."""
+        """Opens the answers for reading and writing."""
         try:
-            self._rows = self._rows or self._connect()  # answers in memory are still open
+            self._rows = self._rows or self._connect()  # Answers in memory stay open.
             yield self
         except sqlite3.Error as error:
             expected = "the answers of earlier runs, which cannot be read or written "
@@ -59,24 +59,24 @@ class Answers:
             raise InputError.at(self.path, expected, remedy="all is then asked again") from error
         finally:
             if self._rows:
-                with suppress(sqlite3.Error), self._rows as transaction:  # said above
+                with suppress(sqlite3.Error), self._rows as transaction:
                     transaction.rollback()
                     query = "UPDATE started SET process = ? WHERE process = ?"
                     transaction.execute(query, (STOPPED, process_name()))
-            # Answers in memory are lost with their connection, which stays open.
+            # Closing the connection would lose answers in memory.
             if self.path and self._rows:
                 self._rows.close()
                 self._rows = None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """While it is open, other runs that share the file wait before they write."""
+        """Locks the file: other runs that share it wait before they write."""
         with self.opened(), self._open_rows as transaction:
             transaction.execute("BEGIN IMMEDIATE")
             yield
 
     def get(self, server: str, request: Request) -> Json:
-        """The answer to a request, None where there is none, or a damaged one."""
+        """Returns the answer to a request; None without an answer, or if it is damaged."""
         request_hash = _hash(server, request)
         query = "SELECT answer FROM answers WHERE asked = ?"
         row = self._open_rows.execute(query, (request_hash,)).fetchone()
@@ -87,10 +87,10 @@ class Answers:
             return None
 
     def start(self, server: str, request: Request) -> bool:
-        """Keep that a request is under way; False where it is so already, here or elsewhere."""
+        """Marks a request as in progress; returns False if it is in progress already."""
         request_hash = _hash(server, request)
         with self._open_rows as transaction:
-            # Locked before it is read: two runs may look at the same time.
+            # The lock comes before the read, because two runs may read at the same time.
             transaction.execute("BEGIN IMMEDIATE")
             query = "SELECT process FROM started WHERE asked = ?"
             row = transaction.execute(query, (request_hash,)).fetchone()
@@ -101,57 +101,57 @@ class Answers:
         return True
 
     def keep(self, server: str, request: Request, answer: str) -> None:
-        """Keep the text of an answer."""
+        """Stores the text of an answer."""
         request_hash = _hash(server, request)
         with self._open_rows as transaction:
-            # Another run may have asked the same.
+            # Another run may have stored an answer to the same request.
             row = (request_hash, _pack(request_hash, answer))
             transaction.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", row)
             transaction.execute("DELETE FROM started WHERE asked = ?", (request_hash,))
 
     def refusal(self, server: str, request: Request) -> str | None:
-        """Why a request has no answer for good, None where it may have one."""
+        """Returns the reason for a final refusal of a request, or None."""
         query = "SELECT reason FROM refused WHERE asked = ?"
         row = self._open_rows.execute(query, (_hash(server, request),)).fetchone()
         return str(row[0]) if row else None
 
     def refuse(self, server: str, request: Request, reason: str) -> None:
-        """Keep why a request has no answer, so that it is not asked again."""
+        """Stores the reason for a refusal, so that the request is not sent again."""
         with self._open_rows as transaction:
             row = (_hash(server, request), reason)
             transaction.execute("INSERT OR REPLACE INTO refused VALUES (?, ?)", row)
             transaction.execute("DELETE FROM started WHERE asked = ?", row[:1])
 
     def ask_again(self, server: str, request: Request) -> None:
-        """Forget a refusal."""
+        """Deletes a refusal."""
         with self._open_rows as transaction:
             transaction.execute("DELETE FROM refused WHERE asked = ?", (_hash(server, request),))
 
     def give_up(self, server: str, request: Request) -> None:
-        """Keep that a request is not under way: it failed."""
+        """Marks a request as no longer in progress, because it failed."""
         with self._open_rows as transaction:
             transaction.execute("DELETE FROM started WHERE asked = ?", (_hash(server, request),))
 
     def count_interrupted(self) -> int:
-        """Requests that a run had under way when it was stopped, and that have no answer yet."""
+        """Counts the requests without an answer that were in progress when their run stopped."""
         query = "SELECT process FROM started WHERE asked NOT IN (SELECT asked FROM answers)"
         processes = self._open_rows.execute(query).fetchall()
         return sum(name == STOPPED or ended(name) for (name,) in processes)
 
     @property
     def _open_rows(self) -> sqlite3.Connection:
-        assert self._rows is not None, "inside `with answers.opened():` alone"
+        assert self._rows is not None, "only inside `with answers.opened():`"
         return self._rows
 
     def _connect(self) -> sqlite3.Connection:
         if self.path:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        # 60 seconds, for other runs may be writing; a notebook asks from a thread of its own.
+        # The timeout allows for other runs that write. A notebook uses another thread.
         rows = sqlite3.connect(self.path or ":memory:", timeout=60, check_same_thread=False)
-        # Without waiting for the disk at each answer: a process that is killed loses none of them.
+        # These settings do not wait for the disk at each answer; a killed process loses no answer.
         rows.execute("PRAGMA journal_mode=WAL")
         rows.execute("PRAGMA synchronous=NORMAL")
-        # What an answer that is replaced held, a key perhaps, is overwritten.
+        # A replaced answer may hold a key, so its bytes are overwritten.
         rows.execute("PRAGMA secure_delete=ON")
         rows.execute("CREATE TABLE IF NOT EXISTS answers (asked BLOB PRIMARY KEY, answer BLOB)")
         rows.execute("CREATE TABLE IF NOT EXISTS started (asked BLOB PRIMARY KEY, process TEXT)")
@@ -160,23 +160,23 @@ class Answers:
 
 
 def _hash(server: str, request: Request) -> bytes:
-    # Canonical: the order of keys does not matter.
+    # The canonical form makes the order of keys irrelevant.
     return hashlib.sha256(canonical([server, request.path, request.body]).encode()).digest()
 
 
 def _pack(request_hash: bytes, answer: str) -> bytes:
-    """An answer as it is kept, with a checksum of it and of what was asked."""
+    """Packs an answer: compressed, with a checksum of the answer and its request."""
     compressed = zlib.compress(answer.encode())
     return CHECKED + _checksum(request_hash, compressed) + compressed
 
 
 def _unpack(request_hash: bytes, stored: bytes) -> str:
-    """The answer in what `_pack` gave.
+    """Reads an answer that `_pack` wrote.
 
     Raises:
-        ValueError, TypeError, zlib.error: it is damaged.
+        ValueError, TypeError, zlib.error: the answer is damaged.
     """
-    if not isinstance(stored, bytes):  # a damaged row may hold anything
+    if not isinstance(stored, bytes):  # A damaged row may hold any type.
         raise TypeError("no bytes")
     if stored.startswith(CHECKED):
         checksum, stored = stored[1 : 1 + CHECKSUM_BYTES], stored[1 + CHECKSUM_BYTES :]

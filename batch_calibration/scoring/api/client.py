@@ -1,7 +1,7 @@
-"""Sends requests to a server, many at a time, and again where that may help.
+"""Sends many requests to a server at a time, and again if another attempt may succeed.
 
-Answers are kept at once; a sentence at the end says why others failed. Bodies are read up to a
-limit, compressed or not.
+Answers are stored at once. A final message gives the reason for failed requests. Bodies are read up
+to a limit, compressed or not.
 """
 
 import asyncio
@@ -27,56 +27,56 @@ from batch_calibration.scoring.api.server import Server
 if TYPE_CHECKING:
     import httpx2
 
-MAX_ATTEMPTS = 8  # how often a request is sent before it is given up
+MAX_ATTEMPTS = 8  # attempts per request
 FIRST_WAIT = 1.0
 """Seconds before the second attempt; each further wait is twice as long, with jitter."""
-LONGEST_WAIT = 60.0  # most seconds between two attempts where the server names no time
-LONGEST_RETRY_AFTER = 600.0  # longest time in seconds that a server may ask to be waited for
+LONGEST_WAIT = 60.0  # maximum seconds between attempts if the server names no time
+LONGEST_RETRY_AFTER = 600.0  # maximum seconds of `Retry-After`
 PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
-"""Statuses that another attempt may mend; all others are final."""
+"""Statuses after which another attempt may succeed; all others are final."""
 REFUSING_STATUSES = {400, 413, 422}
-"""Final statuses by which a server may refuse one prompt: content filters, prompts too long."""
+"""Final statuses with which a server may refuse one prompt: content filters, too long prompts."""
 MIN_REPORTED_WAIT = 5.0  # seconds; longer waits are reported with their reason
-LONGEST_MESSAGE = 200  # letters of a server's message that a sentence repeats
-USUAL_ANSWER = 4 << 20  # bytes that every answer may have: 20,000 tokens of one place
+LONGEST_MESSAGE = 200  # maximum letters of a server's message that an error repeats
+USUAL_ANSWER = 4 << 20  # bytes that every answer may have: 20,000 tokens of one position
 ANSWER_PER_BYTE = 256
 """Bytes that an answer may have for each byte sent: a server scores every token of a prompt."""
 ENCODINGS = "gzip"
-"""Compression that servers may use: zlib inflates it piece by piece, so that a small answer
-that would fill the memory is seen in time."""
-CLAIM_WAIT = 0.05  # seconds before it is looked again whether another run has the answer
+"""Compression that servers may use. zlib inflates it piece by piece, so that a small answer that
+would fill the memory is detected in time."""
+CLAIM_WAIT = 0.05  # seconds between checks for another run's answer
 ABOUT_PROMPT = re.compile(
     rb"content[_ ]?(filter|policy)|responsibleai|context[_ ]length|data_inspection_failed", re.I
 )
-"""Words by which servers say that the prompt is why they refuse."""
+"""Words of servers that refuse a request because of its prompt."""
 NO_QUOTA = re.compile(
     rb"insufficient_quota|billing_|exceeded_current_quota|insufficient[_ ]balance"
 )
-"""Words by which servers say that nothing more is paid for, which no wait mends."""
+"""Words of servers that refuse a request because the quota is used up; no wait helps."""
 MOST_USELESS = 0.2
-"""Share of answers of no use among the others, beyond which the server is at fault."""
+"""Maximum ratio of useless to other answers; above it, the server is at fault."""
 MAX_FAILURES_IN_A_ROW = 8
-"""Consecutive requests that fail for good, before no more are sent."""
+"""Consecutive final failures after which no more requests are sent."""
 T = TypeVar("T")
 
 
 class NoQuota(InputError):
-    """The server answers nothing more until somebody pays."""
+    """An error of a server that answers nothing more until somebody pays."""
 
 
 class TornAnswer(ValueError):
-    """An answer that is not whole; another attempt may mend it."""
+    """An error for an incomplete answer; another attempt may succeed."""
 
 
 class ApiCost(NamedTuple):
     """The cost of asking a server.
 
     Attributes:
-        requests: without an answer yet.
-        tokens: sent with them.
-        answered: requests that earlier runs asked.
-        dollars: for the tokens.
-        interrupted: requests that a run had under way when it was stopped.
+        requests: requests without an answer yet.
+        tokens: tokens that these requests send.
+        answered: requests with an answer from earlier runs.
+        dollars: price of the tokens.
+        interrupted: requests that were in progress when their run stopped.
     """
 
     requests: int
@@ -90,17 +90,17 @@ class ApiCost(NamedTuple):
         price = f", {dollars} at {spell('price')}" if self.dollars else ""
         answered = f"; {self.answered:,} more were answered before" if self.answered else ""
         if self.interrupted:
-            answered += f"; {self.interrupted:,} were under way when a run was stopped, and the "
-            answered += "server may have charged them"
+            answered += f"; {self.interrupted:,} were in progress when a run stopped, and the "
+            answered += "server may have charged for them"
         return f"{self.requests:,} requests, about {self.tokens:,} tokens{price}{answered}"
 
 
 class Failures(NamedTuple, Generic[T]):
-    """Requests that have no answer."""
+    """Requests without an answer."""
 
-    sentences: list[str]  # why, one for each request that failed for good
-    stopped: bool  # whether requests after them were not sent
-    # What requests are called that the server, which answers others, refuses; and why.
+    sentences: list[str]  # the reason for each final failure
+    stopped: bool  # whether later requests were not sent
+    # Names of requests that the server refuses although it answers others, and the reasons.
     refused: list[tuple[T, str]]
 
 
@@ -115,34 +115,34 @@ class Pace:
     _held_until: float = field(default=-math.inf, init=False)
 
     async def wait_for_turn(self) -> None:
-        """Wait until the next request may be sent."""
+        """Waits until the next request may be sent."""
         turn = max(self._next, self.clock())  # seconds of the clock
-        # The turn is taken before the wait, so that no two requests share one.
+        # The turn is reserved before the wait, so that no two requests share one.
         self._next = turn + (60.0 / self.per_minute if self.per_minute else 0.0)
-        # While it waits, another answer may hold all requests for longer.
+        # During the wait, another answer may delay all requests further.
         while (wait := max(turn, self._held_until) - self.clock()) > 0:
             await self.sleep(wait)
 
     def hold(self, seconds: float) -> None:
-        """Let no request be sent for so long."""
+        """Holds all requests back for at least this many seconds."""
         self._held_until = max(self._held_until, self.clock() + seconds)
 
 
 @dataclass
 class Client:
-    """Sends requests, as often as it may help.
+    """Sends requests, with further attempts if they may succeed.
 
     A request is sent again after statuses such as 429 and 500, timeouts, dropped connections and
-    torn answers, each time after twice as long, and not before the server's `Retry-After`. All
-    other statuses are final.
+    torn answers. Each wait is twice as long as the one before, and at least the server's
+    `Retry-After`. All other statuses are final.
 
     Args:
-        server: where requests go.
+        server: the server that receives the requests.
         connection: an open `httpx2.AsyncClient`.
-        pace: when they may be sent.
-        timeout: seconds in which a whole answer must come; infinity is no limit.
-        notify: called with a sentence on a long wait and its reason; of several at a time one.
-        jitter: a number from 0 to 1, drawn for each wait.
+        pace: the pace of the requests.
+        timeout: seconds within which a whole answer must arrive; infinity is no limit.
+        notify: called with a sentence on a long wait and its reason, once for overlapping waits.
+        jitter: draws a number from 0 to 1 for each wait.
     """
 
     server: Server
@@ -152,10 +152,10 @@ class Client:
     notify: Callable[[str], None] | None = None
     jitter: Callable[[], float] = field(default=random.random, kw_only=True)
     _told_until: float = field(default=-math.inf, init=False)  # of the pace's clock
-    _has_answered: bool = field(default=False, init=False)  # whether there is a server at all
+    _has_answered: bool = field(default=False, init=False)  # whether the server ever answered
 
     async def ask(self, request: Request) -> tuple[Json, str]:
-        """The answer to one request without the key: its value, and the JSON of it.
+        """Sends one request and returns the value of its answer and its JSON, both without the key.
 
         Raises:
             InputError: a final status, no server, or no answer after `MAX_ATTEMPTS` attempts.
@@ -165,7 +165,7 @@ class Client:
         where, reason = f"{self.server.address}/{request.path}", ""
         for attempt in range(MAX_ATTEMPTS):
             await self.pace.wait_for_turn()
-            # Up to half is drawn, so that requests that failed together do not come back together.
+            # Jitter shortens the wait, so that requests that failed together spread out.
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * (0.5 + 0.5 * self.jitter())
             try:
                 status, headers, content = await self._send(request)
@@ -176,12 +176,12 @@ class Client:
                     if not status:
                         return answer, text
             except TimeoutError:
-                reason = f"no whole answer within {self.timeout:g} seconds"
+                reason = f"no complete answer within {self.timeout:g} seconds"
             except TornAnswer as error:
                 reason = str(error)
             except httpx2.RequestError as error:
                 reason = type(error).__name__
-                # A server that has answered before may come back; another is not there.
+                # A server that has answered before may come back. Another one is not running.
                 if isinstance(error, httpx2.ConnectError) and not self._has_answered:
                     why = self.server.without_key(str(error))
                     expected = f"a server, which cannot be reached ({why})"
@@ -190,21 +190,21 @@ class Client:
             else:
                 reason = f"{status_name}: {self._message(content)}"
                 if status == 402 or (status in (403, 429) and NO_QUOTA.search(content.lower())):
-                    remedy = "pay, or wait until it is there again, and give the same command again"
+                    remedy = "pay, or wait until the quota is renewed, and run the command again"
                     raise NoQuota(where=where, expected="a quota", got=reason, remedy=remedy)
                 if status not in PASSING_STATUSES:
                     is_of_prompt = ABOUT_PROMPT.search(content) is not None
                     self._refuse_status(status, reason, where, is_of_prompt=is_of_prompt)
                 shortest = retry_after(headers)
                 if shortest > LONGEST_RETRY_AFTER:
-                    reason += f", come again in {shortest:.0f} seconds"
-                    break  # whether to wait so long is for a person to say
+                    reason += f", retry after {shortest:.0f} seconds"
+                    break  # The user decides whether to wait so long.
                 wait = max(wait, shortest)
                 if status == 429:
-                    self.pace.hold(wait)  # for all requests, this one among them
+                    self.pace.hold(wait)  # This delays all requests, not only this one.
                     self._tell_wait(reason, wait)
                     continue
-            if attempt + 1 < MAX_ATTEMPTS:  # no wait after the last attempt
+            if attempt + 1 < MAX_ATTEMPTS:  # There is no wait after the last attempt.
                 self._tell_wait(reason, wait)
                 await self.pace.sleep(wait)
         got = f"none after attempt {attempt + 1} of {MAX_ATTEMPTS} ({reason})"
@@ -213,14 +213,14 @@ class Client:
         raise InputError.at(where, "an answer", got, remedy)
 
     def _tell_wait(self, reason: str, seconds: float) -> None:
-        """Say that a request waits and why, unless another wait that was told goes on."""
+        """Notifies the user of a wait and its reason, unless a reported wait is still going on."""
         time = self.pace.clock()
         if self.notify and seconds >= MIN_REPORTED_WAIT and time >= self._told_until:
             self._told_until = time + seconds
             self.notify(f"{self.server.address}: {reason}; waiting {seconds:.0f} seconds")
 
     async def _send(self, request: Request) -> tuple[int, "httpx2.Headers", bytes]:
-        """Status, headers and body of one attempt."""
+        """Sends one attempt and returns its status, headers and body."""
         async with asyncio.timeout(self.timeout if math.isfinite(self.timeout) else None):
             stream = self.connection.stream("POST", request.path, json=request.body)
             async with stream as response:
@@ -229,14 +229,14 @@ class Client:
         return response.status_code, response.headers, content
 
     def _read(self, content: bytes, where: str) -> tuple[Json, str]:
-        """The value of an answer without the key, and its JSON.
+        """Parses an answer and returns its value and its JSON, both without the key.
 
         Raises:
-            InputError: no answer of this kind of server.
-            TornAnswer: JSON that another attempt may mend.
+            InputError: the answer is not from this kind of server.
+            TornAnswer: the JSON is damaged; another attempt may succeed.
         """
         try:
-            # Searched for behind the escapes of JSON, which a text may have for each letter.
+            # JSON may escape every letter of the key, so it is removed after parsing.
             answer = self.server.hide_key(_parse(content))
             return answer, json.dumps(answer)
         except RepeatedKey as error:
@@ -246,22 +246,22 @@ class Client:
             if isinstance(error, InputError):
                 raise
             text = self.server.without_key(content.decode(errors="replace"))
-            # A torn answer begins as JSON does; a page that does not is no fault.
+            # A torn answer still begins as JSON does. Other text comes from another kind of page.
             if text.strip() and text.strip()[0] not in "{[":
                 remedy = f"correct {spell('server')} (usually .../v1)"
                 raise InputError.at(where, "JSON", repr(text[:80]), remedy) from error
             raise TornAnswer(f"no JSON: {text[:80]!r}") from error
 
     def _message(self, content: bytes) -> str:
-        """The message of an error answer, without the key."""
+        """Returns the message of an error answer, without the key."""
         try:
             return error_message(self.server.hide_key(_parse(content)))
         except (ValueError, RecursionError):
             return error_message(self.server.without_key(content.decode(errors="replace")))
 
     def _refuse_status(self, status: int, got: str, where: str, *, is_of_prompt: bool) -> None:
-        """Raise the sentence for a final status."""
-        remedy = f"correct what it names, or choose another {spell('api_scores')}"
+        """Raises the error for a final status."""
+        remedy = f"correct the named fault, or choose another {spell('api_scores')}"
         if status in REFUSING_STATUSES:
             refused = Refused(where=where, expected="an answer", got=got, remedy=remedy)
             refused.is_of_prompt = is_of_prompt
@@ -274,32 +274,32 @@ class Client:
                 remedy = f"correct the key in the environment variable {variable}"
         elif status in (404, 405, 501):
             remedy = f"correct {spell('server')} (usually .../v1) or {spell('model')}, or "
-            remedy += f"choose another {spell('api_scores')}: this server may not have this one"
+            remedy += f"choose another {spell('api_scores')}: this server may not support this one"
         raise InputError(where=where, expected="an answer", got=got, remedy=remedy)
 
 
 def connect(server: Server, timeout: float) -> AbstractAsyncContextManager["httpx2.AsyncClient"]:
-    """A connection to a server that sends its key with every request."""
-    with answering(ImportError, "", "httpx2, which asks servers", extra("api"), "scorer"):
+    """Opens a connection to a server that sends its key with every request."""
+    with answering(ImportError, "", "httpx2, which sends requests", extra("api"), "scorer"):
         import httpx2
     authorization = {"Authorization": f"Bearer {server.key}"} if server.key else {}
     return httpx2.AsyncClient(
         base_url=server.address,
         headers={"Accept-Encoding": ENCODINGS, **authorization},
-        timeout=timeout if math.isfinite(timeout) else None,  # None is no limit
-        follow_redirects=False,  # to whoever a redirect names the key would go too
-        limits=httpx2.Limits(max_connections=None),  # config.in_flight is the limit
+        timeout=timeout if math.isfinite(timeout) else None,  # no limit if None
+        follow_redirects=False,  # A redirect would send the key to another server.
+        limits=httpx2.Limits(max_connections=None),  # `in_flight` is the limit.
     )
 
 
 def retry_after(headers: "httpx2.Headers") -> float:
-    """Seconds that the header `Retry-After` asks to wait, 0 where there is none.
+    """Returns the seconds that the header `Retry-After` asks to wait, or 0 without it.
 
-    A date counts from the answer's own date, so that no clock of ours matters.
+    A date counts from the answer's own date, so that the local clock does not matter.
     """
     header = headers.get("retry-after", "")
     try:
-        seconds = float(header)  # or else a date
+        seconds = float(header)  # Otherwise it is a date.
     except ValueError:
         try:
             sent = parsedate_to_datetime(headers.get("date", ""))
@@ -310,7 +310,7 @@ def retry_after(headers: "httpx2.Headers") -> float:
 
 
 def error_status(answer: Json) -> int:
-    """The status that an answer of status 200 means: 0 for none, 400 for an error without one.
+    """Returns the status that an answer of status 200 reports: 0 without an error, 400 by default.
 
     >>> error_status({"choices": []}), error_status({"error": {"code": 429}})
     (0, 429)
@@ -322,12 +322,12 @@ def error_status(answer: Json) -> int:
 
 
 def error_message(message: Json) -> str:
-    """The message of an error answer in short, or else its beginning.
+    """Returns the message of an error answer, shortened; without a message, the answer.
 
     >>> error_message({"error": {"message": "no such model"}})
     "'no such model'"
     """
-    # {"error": {"message": ...}} as OpenAI answers, {"detail": ...} as FastAPI does.
+    # OpenAI sends {"error": {"message": ...}}, FastAPI {"detail": ...}.
     for name in ("error", "detail", "message"):
         if isinstance(message, dict) and name in message:
             message = message[name]
@@ -336,26 +336,26 @@ def error_message(message: Json) -> str:
 
 
 async def read_body(response: "httpx2.Response", sent: int) -> bytes:
-    """The body of a streamed answer to so many bytes `sent`, inflated.
+    """Reads and inflates the body of a streamed answer to a request of `sent` bytes.
 
     Raises:
-        InputError: it is larger than an answer to so much can be, before or after it is inflated;
-            it is compressed in another way than `ENCODINGS`.
-        TornAnswer: what was compressed is damaged, or ends too early.
+        InputError: the body is too large for a request of this size, inflated or not; or its
+            compression is not one of `ENCODINGS`.
+        TornAnswer: the compressed body is damaged or incomplete.
     """
     most = USUAL_ANSWER + ANSWER_PER_BYTE * sent
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
         expected = f"one that is not compressed, or with {ENCODINGS}"
-        remedy = "set the server, or the proxy before it, to leave answers as they are"
+        remedy = "configure the server, or the proxy before it, not to compress answers"
         raise InputError.at("the answer", expected, "another content-encoding", remedy)
-    # 32 more than the largest window: gzip or zlib, whichever the header says.
+    # 32 more than the largest window makes zlib detect gzip or zlib from the header.
     inflater = None if encoding in ("", "identity") else zlib.decompressobj(32 + zlib.MAX_WBITS)
     received, content = 0, bytearray()
     async for chunk in response.aiter_raw():
         received += len(chunk)
         try:
-            # One byte more than may come, and never 0, which is no limit to zlib.
+            # The limit is one byte more than allowed and never 0, which zlib takes as no limit.
             content += inflater.decompress(chunk, most + 1 - len(content)) if inflater else chunk
         except zlib.error as error:
             raise TornAnswer(f"its {encoding} is damaged") from error
@@ -368,10 +368,10 @@ async def read_body(response: "httpx2.Response", sent: int) -> bytes:
 
 
 def _parse(content: bytes) -> Json:
-    """The value of an answer, in UTF-8 as JSON is, or UTF-16 or 32; a charset says nothing.
+    """Parses an answer as JSON in UTF-8, UTF-16 or UTF-32; a charset header is ignored.
 
     Raises:
-        ValueError: no JSON; an object that has a key twice, so that one of two values is wrong.
+        ValueError: the content is not JSON, or an object has a key twice, with unclear values.
     """
     return parse_json(content.decode(json.detect_encoding(content)), unique_keys=True)
 
@@ -383,29 +383,29 @@ async def ask_all(
     receive: Callable[[T, Json], None],
     in_flight: int,
 ) -> Failures[T]:
-    """Send every request that has no answer yet, each once, whatever other runs ask meanwhile.
+    """Sends each request without a stored answer once, even if other runs send requests meanwhile.
 
-    One that fails for good leaves the others be. `receive` takes what a request is called and its
-    answer; an `InputError` of it says that the answer is of no use. From a server that answers
-    others, this and a refusal are kept, so that they are not asked for again. No more requests are
-    sent after `MAX_FAILURES_IN_A_ROW` without an answer in between, those that the server lays to
-    the prompt not among them, nor where the quota is used up.
+    A final failure does not stop other requests. `receive` takes the name of a request and its
+    answer; it raises `InputError` if the answer is useless. If the server answers other requests,
+    refusals and useless answers are stored, so that these requests are not sent again. Sending
+    stops after `MAX_FAILURES_IN_A_ROW` failures without an answer in between, not counting requests
+    that the server rejects because of the prompt. It also stops if the quota is used up.
     """
     failures: list[str] = []
     refused: list[tuple[T, str]] = []
-    # Refusals before the first answer; refusals and answers of no use since the last good one.
+    # Refusals before the first answer; refusals and useless answers since the last good answer.
     unproven, doubtful = list[tuple[Request, str]](), list[tuple[Request, str]]()
-    useless: list[tuple[Request, str]] = []  # answers of no use, of the whole run
+    useless: list[tuple[Request, str]] = []  # useless answers of the whole run
     in_a_row = 0  # failures since the last answer
     answered = 0  # requests
     server = client.server.address
 
     def is_settled(name: T, request: Request) -> bool:
-        """True where an earlier answer or refusal is all that is needed."""
+        """Checks whether an earlier answer or refusal settles a request."""
         nonlocal answered
         earlier = answers.get(server, request)
         if earlier is not None:
-            # What an earlier version kept may be of no use to this one: it is asked again.
+            # An answer stored by an earlier version may be useless now. It is requested again.
             with suppress(InputError):
                 hidden = client.server.hide_key(earlier)
                 if hidden != earlier:
@@ -419,7 +419,10 @@ async def ask_all(
         return reason is not None
 
     async def claim(request: Request) -> None:
-        """Wait while another worker or run asks the same, which may be on a machine that ended."""
+        """Waits while another worker or run has the same request in progress.
+
+        The wait is limited, because that run may be on a machine that has stopped.
+        """
         waited = 0.0
         while not answers.start(server, request) and waited < LONGEST_RETRY_AFTER:
             await client.pace.sleep(CLAIM_WAIT)
@@ -443,7 +446,7 @@ async def ask_all(
             is_refused = isinstance(error, Refused)
             is_of_prompt = isinstance(error, Refused) and error.is_of_prompt
             is_unpaid = isinstance(error, NoQuota)
-        if is_refused or (text and answered):  # an answer that was paid for, and is of no use
+        if is_refused or (text and answered):  # The second case is an answer that is useless.
             refused.append((name, sentence))
         else:
             failures.append(sentence)
@@ -459,11 +462,11 @@ async def ask_all(
         in_a_row += MAX_FAILURES_IN_A_ROW if is_unpaid else not is_of_prompt
 
     async def work() -> None:
-        # The workers share one iterator: each takes the next request when it is free.
+        # The workers share one iterator. Each takes the next request when it is free.
         for name, request in requests:
             if not is_settled(name, request):
                 await claim(request)
-                # Another may have had the answer meanwhile.
+                # Another worker or run may have received the answer meanwhile.
                 if is_settled(name, request):
                     answers.give_up(server, request)
                 else:
@@ -475,33 +478,33 @@ async def ask_all(
     await asyncio.gather(*(work() for _ in range(in_flight)))
     # A request still in the iterator was never sent.
     stopped = next(requests, None) is not None
-    # A server that has ceased to answer, or gives few answers of use, may be mended: then these
-    # are asked again.
+    # A server that stopped answering or gives few useful answers may be repaired, so these
+    # requests are sent again later.
     broken = doubtful if stopped else useless if len(useless) > MOST_USELESS * answered else []
     for request, sentence in broken:
         answers.ask_again(server, request)
         failures.append(sentence)
-    # A server that refuses all it is asked refuses the way of asking.
+    # A server that refuses all requests refuses the way of asking, not single prompts.
     if stopped or broken or not answered:
         return Failures([*failures, *(sentence for _, sentence in refused)], stopped, [])
     return Failures(failures, stopped, refused)
 
 
 def refuse_unanswered(sentences: Sequence[str], stopped: bool, requests: int) -> None:
-    """Say what has no answer, one sentence each; whether others were not sent; of how many."""
+    """Raises if requests have no answer, with their number and the first reason."""
     if sentences:
-        unsent = ", and those after them were not sent" if stopped else ""
+        unsent = ", and later requests were not sent" if stopped else ""
         raise NoAnswer(
             f"{len(sentences):,} of {requests:,} requests have no answer{unsent}. {sentences[0]} "
-            "What was answered is kept: give the same command again to ask for the rest alone."
+            "Answers are kept: run the same command again to ask only for the rest."
         )
 
 
 def run_coroutine(work: Coroutine[None, None, T]) -> T:
-    """The result of a coroutine, in a notebook too, whose thread already runs a loop."""
+    """Runs a coroutine and returns its result, also in a notebook with a running loop."""
     try:
         asyncio.get_running_loop()
-    except RuntimeError:  # no loop runs in this thread
+    except RuntimeError:  # No loop runs in this thread.
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()

@@ -1,7 +1,7 @@
-"""The ways of asking a server for label scores: what is sent, and what is read from the answer.
+"""The protocols to ask a server for label scores: requests to send, and how to read answers.
 
-A server that scores the prompt itself returns its tokens: these are compared with the text that was
-sent, in every form in which tokenizers write it, and the tokens of the label are found.
+A server that scores the prompt itself returns its tokens. They are compared with the text that was
+sent, in every form in which tokenizers write it, to find the tokens of the label.
 """
 
 import codecs
@@ -23,27 +23,28 @@ from batch_calibration.responses.top_k import scores_of_top_k
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.settings import ApiScores
 
-ROUNDING = 1e-3  # nats that a log-probability may lie above 0 by rounding
+ROUNDING = 1e-3  # nats by which rounding may lift a log-probability above 0
 SUM_ROUNDING = 0.02
-"""Allowed difference of a decision's probabilities from a sum of 1: servers round them."""
+"""Tolerance for the sum of a decision's probabilities, which servers round."""
 DECISION_NAME, DECISION = "label", "Which option goes on after the text?"
-"""Name and text of a decision's one question; its state is the whole prompt."""
-WHERE = "the answer"  # what sentences call it
+"""Name and text of a decision's only question; its state is the whole prompt."""
+WHERE = "the answer"  # the name of an answer in messages
 GAP, LOST = "\N{REPLACEMENT CHARACTER}", "\0"
-"""Placeholders of a part of a letter of several bytes: as servers write it, or leave it out."""
-MOST_PARTS = 4  # tokens that such a letter may have: its bytes
-MOST_BEGINNINGS = 2  # tokens that a model may put before each text
+"""Placeholders for a part of a letter of several bytes: some servers write a replacement character,
+others leave it out."""
+MOST_PARTS = 4  # maximum tokens of one letter: its bytes
+MOST_BEGINNINGS = 2  # maximum tokens that a model puts before each text
 
 
 class Question(NamedTuple):
     """One text and the labels that may follow it."""
 
-    model: str  # what the server calls the model
+    model: str  # the server's name of the model
     text: str  # the prompt
     forms: tuple[str, ...]  # the texts of all labels
-    top: int  # how many of the most probable first tokens are asked for
+    top: int  # number of most probable first tokens to request
     ids: tuple[int, ...] = ()  # the prompt's token ids, for protocols that send ids
-    label_ids: tuple[int, ...] = ()  # the token id of each form, for such protocols
+    label_ids: tuple[int, ...] = ()  # the token id of each form, for the same protocols
 
 
 FormScores = list[float] | Mapping[str, float]
@@ -51,38 +52,38 @@ FormScores = list[float] | Mapping[str, float]
 
 
 class ApiProtocol(NamedTuple):
-    """A way of asking."""
+    """A way to ask a server for label scores."""
 
-    # Of a question, in the order of its forms where each has one.
+    # Maps a question to its requests: one, or one for each form in order.
     requests: Callable[[Question], list[Request]]
-    # Answer, question and number of the request -> what the answer says.
+    # Maps an answer, its question and the index of its request to scores.
     read: Callable[[Json, Question, int], FormScores]
     first_tokens: bool = False  # whether answers are lists of first tokens
-    sends_ids: bool = False  # whether token ids are sent, which takes a tokenizer
+    sends_ids: bool = False  # whether requests hold token ids, which requires a tokenizer
     asks_all: bool = False  # whether one request names all labels
-    instead: str = ""  # what to try where a server cannot do it
+    instead: str = ""  # protocols to try if a server does not support this one
 
     @property
     def asks_once(self) -> bool:
-        """True where one request covers all labels of a prompt."""
+        """True if one request covers all labels of a prompt."""
         return self.first_tokens or self.sends_ids or self.asks_all
 
 
 def _completion(question: Question, **fields: Json) -> Request:
     body: dict[str, Json] = {"model": question.model, "prompt": question.text}
-    # Some servers refuse 0 tokens.
+    # Some servers refuse a request for 0 tokens.
     return Request("completions", body | {"max_tokens": 1, "temperature": 0} | fields)
 
 
 def _per_form(question: Question, **fields: Json) -> list[Request]:
-    """A request for each form, which ends its prompt."""
+    """Makes a request for each form, with the form at the end of the prompt."""
     return [_completion(question, prompt=question.text + form, **fields) for form in question.forms]
 
 
 def _read_prompt(server: str, answer: Json, question: Question, number: int) -> FormScores:
-    """The score of the form that a prompt ends with."""
+    """Reads the score of the form at the end of a prompt."""
     prompt = servers.RESPONSE_FORMATS[server].prompt_tokens(_object(answer), WHERE)
-    # Of the prompt's tokens too: a server that has one above 0 gives no log-probabilities.
+    # The prompt's tokens are checked too: a value above 0 is not a log-probability.
     for log_prob in prompt.log_probs:
         if log_prob > ROUNDING:
             _at_most_0(log_prob)
@@ -104,8 +105,8 @@ def _read_logprob_token_ids(answer: Json, question: Question, _: int) -> FormSco
     lacking = [name for name in names if name not in log_probs]
     if lacking:
         expected = f"the log-probabilities of {', '.join(names)}"
-        remedy = "vLLM's servers take logprob_token_ids from July 2026 on"
-        raise InputError.at(WHERE, expected, f"none of {', '.join(lacking)}", remedy)
+        remedy = "vLLM's servers support logprob_token_ids since July 2026"
+        raise InputError.at(WHERE, expected, f"an answer without {', '.join(lacking)}", remedy)
     return [_at_most_0(log_probs[name]) for name in names]
 
 
@@ -116,7 +117,7 @@ def _score(question: Question) -> list[Request]:
         "query": list(question.ids[:-1]),
         "items": [[question.ids[-1]]],
         "label_token_ids": list(question.label_ids),
-        "apply_softmax": False,  # probabilities over the vocabulary, not among labels
+        "apply_softmax": False,  # probabilities over the vocabulary, not over the labels
     }
     return [Request("score", body)]
 
@@ -127,7 +128,7 @@ def _read_score(answer: Json, question: Question, _: int) -> FormScores:
         raise InputError.at(WHERE, f"scores [1, {k}]", probs.shape)
     if not probs.all():
         raise InputError(
-            f"{WHERE}: a label's probability is 0, too small for the numbers that it gives."
+            f"{WHERE}: a label's probability is 0, too small for the server's number format."
         )
     return list(map(float, np.log(probs[0])))
 
@@ -137,7 +138,7 @@ def _top_k(question: Question) -> list[Request]:
 
 
 def read_messages(text: str) -> Json:
-    """The messages of a text that is a JSON list of them; None for any other text.
+    """Parses a text that is a JSON list of messages; returns None for any other text.
 
     >>> read_messages('[{"role": "user", "content": "Is it?"}]'), read_messages("[1] Is it?")
     ([{'role': 'user', 'content': 'Is it?'}], None)
@@ -165,29 +166,29 @@ def _chat(question: Question) -> list[Request]:
 def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
     response_format = servers.RESPONSE_FORMATS["openai"]
     written = response_format.list_tokens(_object(answer), WHERE)
-    # Some servers write more tokens than they are asked for.
+    # Some servers write more tokens than requested.
     names = list(map(str.strip, question.forms))
     (place,), _notes = choose_places([servers.texts_of(written)], [WHERE], names)
     log_probs = response_format.tokens_at(written, place, WHERE)
-    # What the whole list says is checked before the answer is kept.
+    # The whole list is checked before the answer is stored.
     scores_of_top_k([log_probs], (), where=WHERE)
     return log_probs
 
 
 def _systemone(question: Question) -> list[Request]:
-    # In the order of their names, so that a prior does not depend on how a task orders its labels.
+    # Sorted by name, so that a position bias does not depend on the order of a task's labels.
     options: dict[str, Json] = dict.fromkeys(sorted(map(str.strip, question.forms)))
     if len(options) < len(question.forms):
         where, remedy = spell("api_scores", "systemone"), "give each label one form of its own"
         got = shown(list(question.forms))
-        raise InputError.at(where, "labels of different names", got, remedy, "api_scores")
+        raise InputError.at(where, "labels with different names", got, remedy, "api_scores")
     decision: Json = {"type": "choice", "instructions": DECISION, "criteria": options}
     body: dict[str, Json] = {"model": question.model, "state": question.text}
     return [Request("systemone", body | {"questions": {DECISION_NAME: decision}})]
 
 
 def _read_systemone(answer: Json, question: Question, _: int) -> FormScores:
-    """The logarithms of the probabilities of the options, which sum to 1."""
+    """Reads the logarithms of the options' probabilities, which must sum to 1."""
     probabilities = value_at(answer, "answers", DECISION_NAME, "probabilities")
     names = [form.strip() for form in question.forms]
     if not isinstance(probabilities, dict) or set(probabilities) != set(names):
@@ -197,17 +198,17 @@ def _read_systemone(answer: Json, question: Question, _: int) -> FormScores:
     for name in names:
         share = probabilities[name]
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            expected = "a probability above 0, of 1 at most"
+            expected = "a probability above 0 and at most 1"
             raise InputError.at(f"{WHERE}, {name!r}", expected, shown(share))
         scores.append(float(np.log(share)))
     total = float(np.exp(scores).sum())
     if abs(total - 1.0) > SUM_ROUNDING:
-        raise InputError.at(WHERE, "probabilities of sum 1", f"{total:.4g}")
+        raise InputError.at(WHERE, "probabilities with sum 1", f"{total:.4g}")
     return scores
 
 
 def _at_most_0(log_prob: float) -> float:
-    # Written so that NaN is refused too.
+    # The negated comparison refuses NaN too.
     if not log_prob <= ROUNDING or find_missing(np.array(log_prob)):
         expected = "a label's log-probability in nats, at most 0"
         raise InputError.at(WHERE, expected, f"{log_prob:g}")
@@ -215,18 +216,18 @@ def _at_most_0(log_prob: float) -> float:
 
 
 def _object(answer: Json) -> Mapping[str, object]:
-    """An answer to one prompt."""
+    """Checks that an answer is an object with one choice, and returns it."""
     if not isinstance(answer, dict):
         raise InputError.at(WHERE, "a JSON object", shown(answer))
     choices, index = answer.get("choices"), value_at(answer, "choices", 0, "index")
     if isinstance(choices, list) and (len(choices) > 1 or index not in (None, 0)):
-        got = f"{len(choices)}, the first of index {shown(index)}"
+        got = f"{len(choices)}, the first with index {shown(index)}"
         raise InputError.at(WHERE, "one choice, of index 0", got)
     return answer
 
 
 def _refuse_other_size(answer: Json, size: int) -> None:
-    """Refuse an answer to a prompt of other tokens than were sent, where the server counts them."""
+    """Raises if the server counts another number of tokens than were sent."""
     counted = value_at(answer, "usage", "prompt_tokens")
     if isinstance(counted, int) and counted != size:
         expected = f"the answer to a prompt of {size:,} tokens"
@@ -256,10 +257,10 @@ PROTOCOLS: dict[ApiScores, ApiProtocol] = {
     "chat": ApiProtocol(_chat, _read_top_k, first_tokens=True, instead="top_k or echo"),
     "systemone": ApiProtocol(_systemone, _read_systemone, asks_all=True, instead="chat or top_k"),
 }
-"""Setting `api_scores` -> how it is done."""
+"""Maps the setting `api_scores` to its protocol."""
 
 
-# <s>, <|begin_of_text|>, [gMASK]: they begin a text, not the turn of a speaker.
+# Matches <s>, <|begin_of_text|> and [gMASK], which begin a text, but not tokens of chat turns.
 _BEGINNING = re.compile(
     r"(?!.*(?:im_|turn|header|role|user))"
     r"[<\[][|\uff5c]?(?:/?s|[\w: ]*(?:bos|begin|start|end|cls|sop|gmask)[\w: ]*)[|\uff5c]?[>\]]",
@@ -267,26 +268,26 @@ _BEGINNING = re.compile(
 )
 
 
-# What is surely one token, or part of one: spaces and a word, digits, signs, or another letter.
+# Matches texts that are surely at most one token: spaces with a word, digits, signs or a letter.
 _ONE_TOKEN = re.compile(r"\s*(?:[^\w\s]?[A-Za-z]{0,30}|\d{0,16}|[!-/:-@\[-`{-~]{0,16}|\S)")
 
 
-_BYTES = re.compile(r"bytes:((?:\\x[0-9a-f]{2})+)|<0x([0-9A-F]{2})>")  # OpenAI's, SentencePiece's
+_BYTES = re.compile(r"bytes:((?:\\x[0-9a-f]{2})+)|<0x([0-9A-F]{2})>")  # OpenAI, SentencePiece
 
 
 def label_log_probs(
     prompt: servers.PromptTokens, text: str, form: str, where: str, hides_first: bool = False
 ) -> np.ndarray:
-    """The log-probabilities [tokens] of the label `form` behind `text`, in nats.
+    """Returns the log-probabilities [tokens] of the label `form` after `text`, in nats.
 
-    All that the server scored is compared with what was sent. Not compared is what tokens do not
-    show: one that begins each text, how a byte of a letter looks alone, the spaces that decoding a
-    SentencePiece token alone takes away, or what it normalizes. With `hides_first` the server does
-    not show the first token, which may then be any.
+    The server's tokens are compared with the text that was sent. The comparison ignores details
+    that tokens do not show: a token at the start of each text, single bytes of a letter, spaces
+    that SentencePiece drops when it decodes a single token, and its normalization. With
+    `hides_first`, the server does not show the first token, which may then be any token.
 
     Raises:
-        InputError: the server scored another text; where the label begins, or a log-probability of
-            it, is not there.
+        InputError: the server scored another text; the start of the label or one of its
+            log-probabilities is missing.
 
     >>> prompt = servers.PromptTokens(("<s>", "Is it", "?", " yes"), (np.nan, -9.0, -1.0, -0.5))
     >>> label_log_probs(prompt, "Is it?", " yes", "the answer").tolist()
@@ -297,26 +298,26 @@ def label_log_probs(
     decoded = servers.PromptTokens(tuple(texts), prompt.log_probs)
     match = _match(texts, hides_first, sent)
     if match is None:
-        servers.end_log_prob(decoded, form, where)  # says so if another label or none is at the end
+        servers.end_log_prob(decoded, form, where)  # raises if the label is not at the end
         joined = "".join(texts)
         got = f"{len(joined):,} letters, {shown(joined, 60)}"
         if sent.endswith(joined):
-            got = f"its last {len(joined):,} letters alone"
+            got = f"only its last {len(joined):,} letters"
         expected = f"the prompt that was sent, {len(sent):,} letters, {shown(sent, 60)}"
         remedy = f"the server cuts or changes prompts: send shorter ones ({spell('over_long')} "
-        remedy += f"with {spell('tokenizer')}), or have it take them as they are"
+        remedy += f"with {spell('tokenizer')}), or configure it not to change them"
         raise InputError.at(where, expected, got, remedy)
     view, is_whole = match
     start = _first_token(texts, form, view)
-    if start is None:  # a token holds a space of the prompt, or more of it, which is refused
+    if start is None:  # A token holds a space of the prompt; more of the prompt raises an error.
         start = len(texts) - servers.end_log_prob(decoded, form, where)[1]
     while start < len(texts) and not texts[start] and not is_whole and form.isascii():
-        start += 1  # part of a letter of the prompt, as the label has none of several bytes
+        start += 1  # An empty token is part of a prompt letter, because the label is ASCII.
     hides_spaces = view.spaceless and text[-1:].isspace()
     if not texts[start] and (not is_whole or hides_spaces):
         raise InputError(
-            f"{where}: whether a token without a text before the label {shown(form)} belongs to "
-            f"the label is not plain; begin it with a space, or try another {spell('api_scores')}."
+            f"{where}: a token without text precedes the label {shown(form)} and may be part of "
+            f"it; begin the label with a space, or try another {spell('api_scores')}."
         )
     log_probs = np.array(prompt.log_probs[start:])
     if find_missing(log_probs).any():
@@ -325,16 +326,16 @@ def label_log_probs(
 
 
 class _View(NamedTuple):
-    """A way of writing texts in which a tokenizer shows what it read."""
+    """A form in which a tokenizer writes the text that it read."""
 
-    write: Callable[[str], str]  # a text -> the text in it
-    # Whether the texts of tokens look as if written so.
+    write: Callable[[str], str]  # maps a text to this form
+    # Checks whether the texts of tokens may have this form.
     fits: Callable[[Sequence[str]], bool] = lambda _: True
     spaceless: bool = False  # whether spaces are left out
 
 
 def _lacks(pattern: str) -> Callable[[Sequence[str]], bool]:
-    """A predicate: no token has the pattern."""
+    """Returns a function that checks that no token matches the pattern."""
     return lambda texts: not any(re.search(pattern, text) for text in texts)
 
 
@@ -344,19 +345,19 @@ def _normalized(text: str, space: str) -> str:
 
 _VIEWS = (
     _View(str),
-    # Transformers' decoding of single tokens leaves out a space before such signs.
+    # Transformers leaves out a space before these signs when it decodes single tokens.
     _View(lambda text: re.sub(r" (?=[.,?!']|n't)", "", text)),
-    # SentencePiece may make one space of several and of line ends ...
+    # SentencePiece may merge spaces and line ends to one space ...
     _View(lambda text: _normalized(text, " "), _lacks(r"\n|  ")),
-    # ... and the decoding of single tokens leaves out the space before each word ...
+    # ... or leave out the space before each word when it decodes single tokens ...
     _View(lambda text: text.replace(" ", ""), _lacks(r" \S"), spaceless=True),
-    # ... or both.
+    # ... or do both.
     _View(lambda text: _normalized(text, ""), _lacks(r"\s"), spaceless=True),
 )
 
 
 def _match(texts: Sequence[str], hides_first: bool, sent: str) -> tuple[_View, bool] | None:
-    """The view in which the texts of tokens match the text sent, and whether with all letters."""
+    """Finds the view in which tokens match the text sent, and whether all letters are shown."""
     first = int(hides_first)
     for begin in range(first, min(first + MOST_BEGINNINGS, len(texts)) + 1):
         if begin > first and texts[begin - 1] and not _BEGINNING.fullmatch(texts[begin - 1]):
@@ -364,7 +365,7 @@ def _match(texts: Sequence[str], hides_first: bool, sent: str) -> tuple[_View, b
         for view in _VIEWS:
             if view.fits(texts[begin:]):
                 written = view.write(sent)
-                bare = written.removeprefix(" ")  # SentencePiece puts a space before the first word
+                bare = written.removeprefix(" ")  # SentencePiece may add this space.
                 for empty in ("", LOST):
                     pattern = view.write("".join(text or empty for text in texts[begin:]))
                     is_whole = GAP not in pattern and LOST not in pattern
@@ -377,7 +378,7 @@ def _match(texts: Sequence[str], hides_first: bool, sent: str) -> tuple[_View, b
 
 
 def _is_one_token(beginning: str, view: _View, sent: str) -> bool:
-    """True if this beginning of the text sent, as a view shows it, is surely one token."""
+    """Checks whether this beginning of the text sent, as a view shows it, is surely one token."""
     for end in range(len(sent)):
         if view.write(sent[:end]) == beginning:
             return _ONE_TOKEN.fullmatch(sent[:end]) is not None
@@ -387,10 +388,11 @@ def _is_one_token(beginning: str, view: _View, sent: str) -> bool:
 
 
 def _text_before(pattern: str, sent: str) -> str | None:
-    """The text of `sent` before a pattern that it ends with; None if it does not.
+    """Returns the text of `sent` before a pattern at its end, or None without a match.
 
-    A run of gaps stands for one letter of several bytes at least and as many as they are at most,
-    and for none that a pattern begins with: there a server may have cut. Two are one letter.
+    A run of `g` gaps matches `g / 4` (rounded up) to `g` letters of several bytes. Gaps at the
+    beginning of the pattern match only if there are two of them, for one letter, because a server
+    may have cut the text there.
 
     >>> _text_before("Caf\ufffd\ufffd?", "Café?"), _text_before("here?", "Is it here?")
     ('', 'Is it ')
@@ -414,9 +416,9 @@ def _text_before(pattern: str, sent: str) -> str | None:
 
 
 def _decode(tokens: Sequence[str], sent: str) -> list[str]:
-    """The text of each token; of a letter of several bytes, it is at the last byte."""
+    """Decodes the text of each token; a letter of several bytes belongs to its last token."""
     joined = "".join(tokens)
-    # Texts as a byte-level vocabulary holds them, a space as "Ġ".
+    # A byte-level vocabulary writes a space as "Ġ" and a line end as "Ċ".
     is_byte_level = re.search("[ĠĊ]", joined) and not re.search("[ĠĊ]", sent)
     alphabet = _byte_alphabet() if is_byte_level else {}
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -434,7 +436,7 @@ def _decode(tokens: Sequence[str], sent: str) -> list[str]:
 
 @cache
 def _byte_alphabet() -> dict[str, int]:
-    """The letter of each byte in byte-level vocabularies: its own where that can be printed."""
+    """Maps letters of byte-level vocabularies to bytes; printable bytes are their own letters."""
     printed = {*range(33, 127), *range(161, 173), *range(174, 256)}
     byte_of = {chr(byte): byte for byte in printed}
     for i, byte in enumerate(sorted(set(range(256)) - printed)):
@@ -443,7 +445,7 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 def _first_token(texts: Sequence[str], form: str, view: _View) -> int | None:
-    """The first of the last tokens that are a label, None where one holds a space more."""
+    """Finds the first of the last tokens that form the label, or None without an exact match."""
     label, first, end = view.write(form), None, ""
     for start in reversed(range(len(texts))):
         end = texts[start] + end

@@ -26,50 +26,51 @@ from batch_calibration.settings import ApiSettings
 if TYPE_CHECKING:
     from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
 
-VERSION = "1"  # part of the identity, so that another one asks anew
-BYTES_PER_TOKEN = 4  # bytes of UTF-8 in a token, by the rule of thumb
+VERSION = "1"  # part of the identity, so that a new version asks again
+BYTES_PER_TOKEN = 4  # bytes of UTF-8 in a token, by rule of thumb
 ROWS_AT_ONCE = 1024  # rows rendered and tokenized at a time
 LONGEST_PROMPT, MAX_NAMED = 80, 3
-"""Letters of a prompt that a sentence shows, its last, and prompts that it shows."""
+"""Last letters of a prompt that a message shows, and number of prompts that it shows."""
 SEVERAL, UNLIKE = 3, 1.2
-"""Prompts of one number of tokens, and how many times as long the longest is, that look cut."""
+"""Number of prompts with one token count, and ratio of the longest to the shortest, that suggest
+cut prompts."""
 
 
 class LabelIds(NamedTuple):
-    """Token ids of a prompt, and of each label after it."""
+    """Token ids of a prompt and of each label after it."""
 
     prompt: tuple[int, ...] = ()
     labels: tuple[int, ...] = ()
 
 
 class RequestKey(NamedTuple):
-    """Which row, question and number among the question's requests a request has."""
+    """The row, the index among its requests, and the question of a request."""
 
     row: int
     number: int
     question: Question
 
 
-Receive = Callable[[RequestKey, Json], None]  # takes the answer to a request
+Receive = Callable[[RequestKey, Json], None]  # receives the answer to a request
 
 
 class ApiScorer(label_texts.LabelScorer):
-    """Log-probability of each label after each text, as a server says.
+    """Log-probability of each label after each text, computed by a server.
 
-    Answers are kept as they come: a run that was stopped goes on, and changing how missing labels
-    are treated asks nothing again. Token counts are 0 without a tokenizer. With first tokens, rows
-    without a label's token that `missing` drops are `failed`; so are prompts that are refused.
+    Answers are stored as they arrive, so that a stopped run can be resumed. A change of `missing`
+    sends no request again. Token counts are 0 without a tokenizer. For protocols with first tokens,
+    rows that `missing` drops are `failed`. Refused prompts are `failed` too.
 
     Args:
-        settings: which server is asked, and how.
-        model: what the server calls the model.
-        tokenizer: the model's, for ways that send token ids and to count tokens.
-        answers: the file that keeps answers; None keeps them in memory.
-        pace: when requests may be sent; None is as `settings` say.
+        settings: the server and the protocol.
+        model: the server's name of the model.
+        tokenizer: the model's tokenizer, for protocols that send token ids and to count tokens.
+        answers: the file that stores answers; None keeps them in memory.
+        pace: the pace of requests; None follows `settings`.
 
     Raises:
-        InputError: a setting that the way of asking does not go with. `score` refuses images,
-            requests without an answer, and answers without log-probabilities.
+        InputError: a setting does not fit the protocol. `score` raises for images, for requests
+            without an answer, and for answers without log-probabilities.
     """
 
     def __init__(
@@ -81,12 +82,12 @@ class ApiScorer(label_texts.LabelScorer):
         pace: client.Pace | None = None,
     ):
         if not model:
-            expected, remedy = "what the server calls it", "SERVER/models lists it"
+            expected, remedy = "the server's name of the model", "SERVER/models lists it"
             raise InputError(key="model", expected=expected, remedy=remedy)
         super().__init__("scorer 'api'")
         self.settings = settings
         self.model = model
-        self.notify: Callable[[str], None] | None = None  # told of waits while they last
+        self.notify: Callable[[str], None] | None = None  # receives a sentence on each long wait
         self._server = Server.from_environment(settings.server, settings.key_variable)
         self._protocol = PROTOCOLS[settings.api_scores]
         if self._protocol.sends_ids and tokenizer is None:
@@ -103,7 +104,7 @@ class ApiScorer(label_texts.LabelScorer):
 
     @property
     def identity(self) -> Identity:
-        """All that decides the numbers: no key, no price."""
+        """Everything that determines the scores, without key and price."""
         identity: Identity = {"kind": "api", "version": VERSION, "server": self._server.address}
         identity |= {"model": self.model, "api_scores": self.settings.api_scores}
         if self._protocol.first_tokens:
@@ -112,13 +113,13 @@ class ApiScorer(label_texts.LabelScorer):
             if self._missing == "least":
                 identity["below"] = missing_scores.BELOW
         if self._protocol.sends_ids and self._tokenizer:
-            # All that decides which ids a text has.
+            # The beginning token and the tokenizer determine the ids of a text.
             text = f"{self._tokenizer.bos} {self._tokenizer.tokenizer.to_str()}"
             identity["tokenizer"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         return identity
 
     def _score(self, asked: label_texts.Asked) -> LabelScores:
-        # Every single answer is kept, so that `finished` batches are not needed.
+        # Every answer is stored, so that `finished` batches are not needed.
         texts, forms = self._texts(asked.inputs), asked.forms
         answers: list[dict[int, FormScores]] = [{} for _ in texts]
         per_row = self.requests_per_row(forms)
@@ -135,12 +136,12 @@ class ApiScorer(label_texts.LabelScorer):
                     refused.is_of_prompt = True
                     raise refused from error
                 raise InputError(
-                    f"{server}, {spell('api_scores', setting)}: {error} If the server cannot "
-                    f"so, try {self._protocol.instead}."
+                    f"{server}, {spell('api_scores', setting)}: {error} If the server does not "
+                    f"support this, try {self._protocol.instead}."
                 ) from error
             answers[key.row][key.number] = scores
             self._notes.add_answer(key.question.text, answer)
-            rows_done += len(answers[key.row]) == per_row  # a row is done with its last request
+            rows_done += len(answers[key.row]) == per_row  # The last request completes a row.
             asked.progress(rows_done)
 
         with self.answers.opened():
@@ -152,7 +153,7 @@ class ApiScorer(label_texts.LabelScorer):
         self._notes.damaged |= self.answers.damaged
         if refused:
             self._notes.add(np.empty((0, 0)), sentences=[note_refused(refused, texts)])
-        # Answers come in any order: those of a row are put in the order of its requests.
+        # Answers arrive in any order. They are sorted by the order of a row's requests.
         rows = [list(dict(sorted(answers[row].items())).values()) for row in rows_left]
         answered = self._score_rows([texts[row] for row in rows_left], rows, asked.labels)
         self.notes = self._notes.sentences()
@@ -161,13 +162,13 @@ class ApiScorer(label_texts.LabelScorer):
     def _score_rows(
         self, texts: Sequence[str], rows: list[list[FormScores]], labels: LabelTexts
     ) -> LabelScores:
-        """Scores of rows whose requests are all answered."""
+        """Scores rows that have all their answers."""
         tokens = np.zeros(len(texts), np.int32)
         if self._tokenizer:
             tokens[:] = count_tokens(texts, self._tokenizer)
         where, path = self._server.address, self.answers.path
         if self._protocol.first_tokens:
-            lists = [row[0] for row in rows]  # one request a row
+            lists = [row[0] for row in rows]  # Each row has one request.
             token_rows = [row for row in lists if isinstance(row, Mapping)]
             asked = self.settings.top_logprobs
             top = score_first_tokens(token_rows, labels, self._missing, where, asked)
@@ -175,34 +176,35 @@ class ApiScorer(label_texts.LabelScorer):
             self._notes.add(top.scores[top.is_kept], lacking, top.never)
             why = " ".join(top.never) or "A label is not among its most probable tokens."
             failed = dict.fromkeys(np.flatnonzero(~top.is_kept).tolist(), why)
-            if len(failed) < len(lists):  # lists without a label give no number
+            if len(failed) < len(lists):  # Lists without a label give no score to compare.
                 refuse_same(texts, lists, where, path)
             return LabelScores(top.scores, tokens, failed, top.is_filled)
         scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
         refuse_equal(scores, where, path, self._protocol.instead)
         refuse_same(texts, scores.tolist(), where, path)
         scores = label_texts.sum_probabilities(scores, label_texts.flatten(labels)[1])  # [n, k]
-        # Whole labels of several tokens have little mass in any case.
+        # Labels of several tokens always have little mass, so they are not noted.
         if self._protocol.sends_ids:
             self._notes.add(scores)
         return LabelScores(scores, tokens)
 
     def estimate(self, inputs: Inputs, labels: LabelTexts) -> client.ApiCost:
-        """The requests that `score` would send: without an answer, and their tokens.
+        """Estimates the requests that `score` would send, and their tokens.
 
-        What is asked twice, as by blocks that have a prompt in common, is one request.
+        Requests with an answer are counted separately. Identical requests, such as for prompts in
+        two blocks, count once.
         """
         texts, (forms, _) = self._texts(inputs), label_texts.flatten(labels)
         unanswered = answered = tokens = 0
         seen: set[int] = set()
         with self.answers.opened():
-            # Tokens after each prompt: of its label, where each label has its own request.
+            # The tokens of a label after the prompt, if each label has its own request.
             label_tokens = [0]
             if self.requests_per_row(forms) > 1:
                 label_tokens = count_tokens(forms, self._tokenizer)
             counts = count_tokens(texts, self._tokenizer)
             for key, request in self._requests(texts, forms):
-                # The number alone is kept: the texts would fill the memory.
+                # Only the hash is kept, because the texts would fill the memory.
                 content = hash(canonical([request.path, request.body]))
                 if content in seen:
                     continue
@@ -217,18 +219,18 @@ class ApiScorer(label_texts.LabelScorer):
         return client.ApiCost(unanswered, tokens, answered)
 
     def count_interrupted(self) -> int:
-        """Requests that earlier runs had under way when they were stopped."""
+        """Counts requests that earlier runs had in progress when they stopped."""
         with self.answers.opened() as answers:
             return answers.count_interrupted()
 
     def requests_per_row(self, forms: Sequence[str]) -> int:
-        """Requests for one text: one for each label where the prompt ends with the label."""
+        """Returns the requests per text: one for each label if the prompt ends with the label."""
         return 1 if self._protocol.asks_once else len(forms)
 
     def _requests(
         self, texts: Sequence[str], forms: Sequence[str]
     ) -> Iterator[tuple[RequestKey, Request]]:
-        """Every request, made as it is needed."""
+        """Yields every request as it is needed."""
         for start in range(0, len(texts), ROWS_AT_ONCE):
             batch = texts[start : start + ROWS_AT_ONCE]
             ids: Sequence[LabelIds] = [LabelIds()] * len(batch)
@@ -251,21 +253,21 @@ class ApiScorer(label_texts.LabelScorer):
 
 
 def _refusal_in(answer: Json) -> str:
-    """Why an answer has no scores, where it says so; "" elsewhere."""
+    """Returns the reason for an answer without scores if the answer names one, else ""."""
     if value_at(answer, "choices", 0, "finish_reason") == "content_filter":
-        return "its content filter stops it"
+        return "its content filter stopped the answer"
     refusal = value_at(answer, "choices", 0, "message", "refusal")
     return f"the model refuses ({shown(refusal)})" if refusal else ""
 
 
 def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> list[int]:
-    """Tokens of each text; without a tokenizer one for `BYTES_PER_TOKEN` bytes.
+    """Counts the tokens of each text; without a tokenizer, one for `BYTES_PER_TOKEN` bytes.
 
     >>> count_tokens(["Review: a fine film"], None)
     [5]
     """
     if not tokenizer:
-        # Negated twice, the division rounds up.
+        # The two negations round the division up.
         return [-(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN) for text in texts]
     from batch_calibration.scoring.engine.token_budget import TokenBudget
 
@@ -278,7 +280,7 @@ def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> lis
 def label_ids(
     texts: Sequence[str], forms: Sequence[str], tokenizer: "TokenizerInfo", first_row: int = 0
 ) -> list[LabelIds]:
-    """The ids that `CausalLM` would read of each text and its labels."""
+    """Encodes each text and its labels as `CausalLM` does; each label must be one token."""
     from batch_calibration.scoring.engine.tokens import encode
 
     encoded = encode(tokenizer.tokenizer, texts, forms, tokenizer.bos, first_row, tokenizer.prefix)
@@ -287,36 +289,36 @@ def label_ids(
         for form, ids in zip(forms, labels, strict=True):
             if len(ids) > 1:
                 raise InputError(
-                    f"row {row}: the label {form!r} is {len(ids)} tokens, and this way of asking "
-                    "scores one; choose other label words, or "
+                    f"row {row}: the label {form!r} is {len(ids)} tokens, and this protocol "
+                    "scores only one; choose other label words, or "
                     f"{spell('api_scores', 'prompt_logprobs')} (vLLM) or echo."
                 )
-        if len(prompt) < 2:  # SGLang's score takes the last token apart from those before it
+        if len(prompt) < 2:  # SGLang takes the last token separately from the tokens before it.
             expected, got = "two tokens or more", repr(texts[row - first_row])
-            raise InputError.at(f"row {row}", expected, got, "say something before the label")
+            raise InputError.at(f"row {row}", expected, got, "add text before the label")
         rows.append(LabelIds(tuple(prompt), tuple(ids[0] for ids in labels)))
     return rows
 
 
-# Scores of labels from lists of first tokens, and what a reader of all scores must know
+# Label scores from lists of first tokens, and notes for readers of all scores
 
 
 class FirstTokenScores(NamedTuple):
     """Label scores from lists of first tokens."""
 
-    scores: np.ndarray  # float32 [n, k], nats; NaN in rows that are not kept
-    is_kept: np.ndarray  # [n], which rows have a score for every label
-    is_filled: np.ndarray  # [n, k], which scores no list has
-    never: tuple[str, ...]  # a sentence on each label that no list has
+    scores: np.ndarray  # float32 [n, k], nats; NaN in dropped rows
+    is_kept: np.ndarray  # [n], whether the row has a score for every label
+    is_filled: np.ndarray  # [n, k], whether the score is missing in the list
+    never: tuple[str, ...]  # a sentence on each label that is in no list
 
 
 def score_first_tokens(
     rows: Sequence[top_k.LogProbs], labels: LabelTexts, missing: Missing, where: str, asked: int
 ) -> FirstTokenScores:
-    """Scores of labels; `responses.scores_of_top_k` says which tokens mean one.
+    """Scores labels from lists of first tokens; `responses.scores_of_top_k` maps tokens to labels.
 
-    `rows` are of each answer token -> log-probability in nats, `asked` tokens or fewer; the scores
-    of a row depend on no other row.
+    Each row maps tokens to log-probabilities in nats, with at most `asked` tokens. The scores of a
+    row depend on no other row.
 
     >>> score_first_tokens([{" yes": -1.0, " no": -2.0}], [" yes", " no"], "least", "it", 2).scores
     array([[-1., -2.]], dtype=float32)
@@ -324,11 +326,11 @@ def score_first_tokens(
     names, tokens = [], {}
     for label in labels:
         forms = (label,) if isinstance(label, str) else tuple(label)
-        names.append(forms[0].strip())  # a label of several forms is called by its first
-        if len(forms) > 1:  # those of one form match as it does, without capitals too
+        names.append(forms[0].strip())  # The first form names the label.
+        if len(forms) > 1:  # A label of one form is matched by its name, in any case.
             tokens[names[-1]] = forms
     top = top_k.scores_of_top_k(rows, names, tokens, where, asked)
-    # The likeliest token of each row, five different ones at most.
+    # The most probable token of each row, at most five distinct ones.
     likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
     remedy = f"the first are {shown(likely)}: raise {spell('top_logprobs')}, choose label words "
     remedy += "that the model answers with, or ask for whole labels "
@@ -338,7 +340,7 @@ def score_first_tokens(
         if not top.tokens[name]:
             sentence = f"No answer has a token of the label {name!r} among its most probable"
             never.append(f"{sentence}; {remedy}.")
-    if len(rows) > 1:  # of one row it may be true
+    if len(rows) > 1:  # In a single row, it may be true.
         missing_scores.refuse_greedy(top.log_probs, where)
     filled, is_kept = missing_scores.fill_scores(top.log_probs, missing, top.bound)
     scores = np.full(top.log_probs.shape, np.nan, np.float32)
@@ -348,16 +350,16 @@ def score_first_tokens(
 
 
 def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: Path | None) -> None:
-    """Refuse the same scores `rows` for all texts, several numbers that no two texts share."""
+    """Raises if different texts all have the same list of two or more scores."""
     count = len(set(texts))
     if count > 1 and len(rows[0]) > 1 and all(row == rows[0] for row in rows):
-        remedy = "the server, or the proxy before it, gives answers to other prompts: repair it"
+        remedy = "the server, or the proxy before it, answers other prompts: repair it"
         remedy += f", move {path} away and ask again" if path else ""
         raise InputError.at(where, "an answer to each prompt", f"the same one to {count:,}", remedy)
 
 
 def refuse_equal(scores: np.ndarray, where: str, path: Path | None, instead: str) -> None:
-    """Refuse scores [n k] that are all the same number, and say how to ask again."""
+    """Raises if all scores [n k] are one number, and suggests another protocol."""
     try:
         servers.refuse_constant(scores, where)
     except InputError as error:
@@ -366,7 +368,7 @@ def refuse_equal(scores: np.ndarray, where: str, path: Path | None, instead: str
 
 
 def add_refused(answered: LabelScores, refused: Mapping[int, str]) -> LabelScores:
-    """The scores of all rows: of answered ones, and NaN for refused ones.
+    """Adds the refused rows to the answered ones, with scores of NaN.
 
     >>> rows = LabelScores(np.zeros((1, 2), np.float32), np.ones(1, np.int32))
     >>> add_refused(rows, {0: "no"}).log_probs.tolist()
@@ -387,7 +389,7 @@ def add_refused(answered: LabelScores, refused: Mapping[int, str]) -> LabelScore
 
 
 def note_refused(refused: Mapping[int, str], texts: Sequence[str]) -> str:
-    """A sentence on prompts without scores, which names the first by how they end."""
+    """Writes a sentence on prompts without scores that quotes the ends of the first ones."""
     ends = []
     for row in sorted(refused)[:MAX_NAMED]:
         is_short = len(texts[row]) <= LONGEST_PROMPT
@@ -395,26 +397,26 @@ def note_refused(refused: Mapping[int, str], texts: Sequence[str]) -> str:
     more = f" and {len(refused) - MAX_NAMED:,} more" if len(refused) > MAX_NAMED else ""
     return (
         f"{len(refused):,} of {len(texts):,} prompts have no scores from the server and are left "
-        f"out, those that end in {', '.join(ends)}{more}. {refused[min(refused)]}"
+        f"out: the prompts that end in {', '.join(ends)}{more}. {refused[min(refused)]}"
     )
 
 
 class Notes:
-    """Counts what answers lacked, over all contexts of a run that asks for `top` first tokens."""
+    """Counts of the gaps in the answers of a run that asks for `top` first tokens."""
 
     def __init__(self, top: int, missing: Missing, model: str):
         self._top = top
         self._missing = missing
         self._model = model
         self._rows = self._lacking = 0
-        self.damaged: set[bytes] = set()  # hashes of kept answers that could not be read
+        self.damaged: set[bytes] = set()  # hashes of stored answers that could not be read
         self._models: Counter[str] = Counter()
-        self._sizes: dict[int, set[int]] = {}  # tokens of a prompt, as counted -> bytes of texts
+        self._sizes: dict[int, set[int]] = {}  # the server's count of tokens -> bytes of texts
         self._mass = 0.0
         self._sentences: dict[str, None] = {}
 
     def add(self, scores: np.ndarray, lacking: int = 0, sentences: Iterable[str] = ()) -> None:
-        """Count scores [n, k], answers without a label, and sentences."""
+        """Counts scores [n, k], answers without a label, and sentences."""
         if len(scores):
             self._mass += servers.label_mass(scores) * len(scores)
             self._rows += len(scores)
@@ -422,7 +424,7 @@ class Notes:
         self._sentences |= dict.fromkeys(sentences)
 
     def add_answer(self, text: str, answer: object) -> None:
-        """Count which model an answer says it is of, and how many tokens its prompt had."""
+        """Counts an answer's model and the tokens of its prompt."""
         model, tokens = value_at(answer, "model"), count_at(answer, "usage", "prompt_tokens")
         if isinstance(model, str):
             self._models[model] += 1
@@ -430,38 +432,36 @@ class Notes:
             self._sizes.setdefault(tokens, set()).add(len(text.encode(errors="replace")))
 
     def sentences(self) -> list[str]:
-        """A sentence on each thing to know."""
+        """Writes a sentence on each fact for readers of the scores."""
         sentences = list(servers.note_little_mass(self._mass / self._rows)) if self._rows else []
         if self._lacking:
-            ways = {"least": "put just below the least of them", "drop": "left out"}
-            way = ways.get(str(self._missing), f"put at {self._missing} nats")
+            ways = {"least": "set just below the lowest of them", "drop": "left out"}
+            way = ways.get(str(self._missing), f"set to {self._missing} nats")
             sentences.append(
                 f"{self._lacking:,} answers lack a label among their {self._top} most probable "
                 f"tokens: {way} ({spell('missing')})."
             )
         if self.damaged:
-            sentences.append(f"{len(self.damaged):,} kept answers were damaged and asked again.")
+            sentences.append(f"{len(self.damaged):,} stored answers were damaged and asked again.")
         return [*sentences, *self._note_models(), *self._note_cut(), *self._sentences]
 
     def _note_models(self) -> list[str]:
-        """A sentence if answers are of another model, or of several."""
+        """Writes a sentence if answers come from another model, or from several."""
         # A server may add a date or a folder to a name.
         other_models = [name for name in self._models if self._model.lower() not in name.lower()]
         if not other_models and len(self._models) < 2:
             return []
         counts = ", ".join(f"{count:,} of {name!r}" for name, count in self._models.most_common(3))
-        return [
-            f"{spell('model')} is {self._model!r}, and the server says of its answers: {counts}."
-        ]
+        return [f"{spell('model')} is {self._model!r}, and the server names its models: {counts}."]
 
     def _note_cut(self) -> list[str]:
-        """A sentence if prompts of unlike lengths have one number of tokens, the largest of all."""
+        """Writes a sentence if prompts of different lengths share the largest token count."""
         most = max(self._sizes, default=0)
         sizes = self._sizes.get(most, set())
         if len(sizes) < SEVERAL or max(sizes) < UNLIKE * min(sizes):
             return []
         return [
             f"The server counts {most:,} tokens in each of {len(sizes)} prompts of {min(sizes):,} "
-            f"to {max(sizes):,} bytes, and in none more: it may have cut them "
+            f"to {max(sizes):,} bytes, and never more: it may have cut them "
             f"({spell('over_long')} with {spell('tokenizer')} shortens them here)."
         ]

@@ -1,4 +1,4 @@
-"""The server that is asked, and its key, which is removed from all that the server says."""
+"""The server to ask, and its key, which is removed from all text of the server."""
 
 import base64
 import html
@@ -17,18 +17,19 @@ from batch_calibration.files import Json
 
 CORE_LOGGERS = ("connection", "http11", "http2", "proxy", "socks")
 LOGGERS = ("httpx2", *map("httpcore2.{}".format, CORE_LOGGERS))
-"""The HTTP library's loggers, whose records hold headers and reasons of a server."""
+"""The HTTP library's loggers; their records hold headers and reasons of a server."""
 SHORTEST_KEY = 8
-"""Letters below which a key is a placeholder, such as EMPTY, and may be a word of an answer."""
+"""Minimum letters of a key. A shorter value is a placeholder, such as EMPTY, and may be a word of
+an answer."""
 SHORTEST_SECRET = 16
-"""Letters and digits from which a key is searched for across signs and texts too; a shorter one,
-such as not-needed, may be words of an answer."""
+"""Minimum letters and digits of a key that is also searched for across signs and texts. A shorter
+key, such as not-needed, may be words of an answer."""
 FIRST_LETTERS = 16
-"""Letters of a key that stand for all of it: debug pages print the beginning alone."""
-DECODINGS = 3  # how often escapes are undone, one inside another
+"""First letters of a key that identify it: debug pages print only these."""
+DECODINGS = 3  # maximum rounds of undoing nested escapes
 HIDDEN = "..."  # replaces the key
 
-# Of JSON, Python and C: \u0073, \u{73}, \x73, \163, \/
+# Escapes of JSON, Python and C: \u0073, \u{73}, \x73, \163, \/
 _ESCAPE = re.compile(r"\\(?:u\{?([0-9a-fA-F]{1,6})\}?|x([0-9a-fA-F]{2})|([0-7]{3})|(.))", re.DOTALL)
 _NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
 _NO_BASE64 = re.compile(r"[^0-9A-Za-z+/]+")
@@ -38,25 +39,25 @@ _NO_DIGITS = re.compile(r"\D+")
 
 
 class Server(NamedTuple):
-    """Where requests go, and with which key."""
+    """The address of a server and its key."""
 
     address: str  # such as "http://127.0.0.1:8000/v1"
     key_variable: str = "API_KEY"  # the environment variable that holds the key
-    key: str = ""  # its value, "" for none
+    key: str = ""  # the key, or "" without one
 
     def __repr__(self) -> str:
-        return f"Server({self.address!r})"  # without the key
+        return f"Server({self.address!r})"  # The key must not be printed.
 
     @classmethod
     def from_environment(cls, address: str, key_variable: str) -> "Server":
-        """A server whose key the environment holds."""
+        """Makes a server with the key from an environment variable."""
         parsed = urlsplit(address) if address.isprintable() and " " not in address else urlsplit("")
         try:
             is_address = parsed.scheme in ("http", "https") and bool(parsed.hostname)
             is_address = is_address and parsed.port != 0
-        except ValueError:  # a port that is no number
+        except ValueError:  # The port is not a number.
             is_address = False
-        # Before the other check, whose sentence repeats the address and with it a password.
+        # The next check repeats the address in its message, so passwords are refused first.
         if parsed.username is not None or parsed.password is not None or parsed.query:
             expected = "an address without a user, a password or a query"
             remedy = f"put a key into the environment variable {key_variable}"
@@ -67,20 +68,20 @@ class Server(NamedTuple):
         key = os.environ.get(key_variable, "").strip() if key_variable else ""
         if not (key.isascii() and key.isprintable()):
             where = f"environment variable {key_variable}"
-            raise InputError.at(where, "a key of printable ASCII", "others")
+            raise InputError.at(where, "a key of printable ASCII", "other characters")
         return cls(address.rstrip("/"), key_variable, key)
 
     def without_key(self, text: str) -> str:
-        """A text from the server, without the key in any writing."""
+        """Removes every spelling of the key from a text of the server."""
         return _key_of(self.key).hide(text)
 
     def hide_key(self, document: Json) -> Json:
-        """A JSON value from the server, without the key in any writing."""
+        """Removes every spelling of the key from a JSON value of the server."""
         return _key_of(self.key).hide_in(document)
 
     @contextmanager
     def logs_without_key(self) -> Iterator[None]:
-        """While it is open, the HTTP library's log records hold no key that a server repeats."""
+        """Removes the key from the HTTP library's log records while the context is open."""
 
         def hide(record: logging.LogRecord) -> bool:
             message = record.getMessage()
@@ -99,7 +100,7 @@ class Server(NamedTuple):
 
 
 class SecretKey:
-    r"""A key, and all writings of it that a text is searched for; a short one for nothing.
+    r"""A key and all its spellings that are removed from texts; a short key is not removed.
 
     >>> key = SecretKey("sk-0123456789")
     >>> key.hide("no quota for sk-0123456789"), SecretKey("EMPTY").hide("EMPTY list")
@@ -113,30 +114,33 @@ class SecretKey:
         self._is_secret = len(text) >= SHORTEST_KEY
         self._start = text[:FIRST_LETTERS]
         content = self._start.encode()
-        # Once encoded, and what is made of that: base64 of hex, and so on.
+        # The key may be encoded once or twice, such as base64 of hex.
         once = [content, *map(str.encode, _encoded(content))]
         self._encoded = set(chain.from_iterable(map(_encoded, once)))
-        # Between commas, so that no digit of another number is one of these.
+        # The commas keep digits of other numbers from matching.
         self._codes = f",{','.join(map(str, content))},"
         letters = _NO_LETTERS.sub("", text).lower()
-        # Backwards too: some pages are written from right to left.
+        # Some pages are written from right to left, so the reverse is searched for too.
         self._letters = (letters, letters[::-1]) if len(letters) >= SHORTEST_SECRET else ()
 
     def hide(self, text: str) -> str:
-        """A text without the key: `HIDDEN` stands for it, or for a text that holds it escaped."""
+        """Replaces the key in a text by `HIDDEN`.
+
+        A text that holds the key in escaped form is replaced as a whole.
+        """
         if not self._is_secret:
             return text
         text = text.replace(self._text, HIDDEN)
         return HIDDEN if self._is_in(text) else text
 
     def hide_in(self, document: Json) -> Json:
-        """A JSON value without the key."""
+        """Removes the key from a JSON value."""
         if not self._is_secret or not self._is_in(self._joined(document)):
             return document
         document = self._hide_in_each(document)
         if self._is_in(self._joined(document)):
-            remedy = "ask another server, and change the key"
-            raise InputError.at("the answer", "no key", "parts of it", remedy)
+            remedy = "use another server, and change the key"
+            raise InputError.at("the answer", "an answer without the key", "parts of it", remedy)
         return document
 
     def _is_in(self, text: str) -> bool:
@@ -144,7 +148,7 @@ class SecretKey:
 
     def _is_in_plain(self, text: str) -> bool:
         letters = _NO_LETTERS.sub("", text).lower()
-        base64_digits = _NO_BASE64.sub("", text.replace("-", "+").replace("_", "/"))  # URLs' too
+        base64_digits = _NO_BASE64.sub("", text.replace("-", "+").replace("_", "/"))  # URL-safe too
         spaces = (base64_digits, _NO_BASE32.sub("", text.upper()), _NO_HEX.sub("", text.lower()))
         return (
             self._start in text
@@ -154,7 +158,7 @@ class SecretKey:
         )
 
     def _joined(self, document: Json) -> str:
-        """All texts of a JSON value in order; with a short key they stay apart."""
+        """Joins all texts of a JSON value in order; a short key keeps them on separate lines."""
         return ("" if self._letters else "\n").join(_texts(document))
 
     def _hide_in_each(self, document: Json) -> Json:
@@ -173,11 +177,11 @@ class SecretKey:
         return document
 
 
-_key_of = lru_cache(SecretKey)  # made once
+_key_of = lru_cache(SecretKey)  # A key's encodings are computed once.
 
 
 def _decodings(text: str) -> Iterator[str]:
-    """A text, and what is left of it each time that its escapes are undone."""
+    """Yields a text and its decoded form after each round of undoing its escapes."""
     for _ in range(DECODINGS):
         yield text
         plain = html.unescape(unquote(_ESCAPE.sub(_unescape, text)))
@@ -196,8 +200,8 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _texts(document: Json) -> Iterator[str]:
-    """Every text of a JSON value in its order, names of members among them."""
-    stack = [document]  # no recursion: a hostile answer is nested deeply
+    """Yields every text of a JSON value in order, with the names of members."""
+    stack = [document]  # A hostile answer may be nested too deeply for recursion.
     while stack:
         node = stack.pop()
         if isinstance(node, str):
@@ -211,7 +215,7 @@ def _texts(document: Json) -> Iterator[str]:
 
 
 def _text_of_codes(numbers: list[Json]) -> str:
-    """The text that a list of bytes spells, as servers write a token's; "" of any other list."""
+    """Decodes a list of bytes, as servers write a token; returns "" for other lists."""
     try:
         return bytes(numbers).decode("latin-1")  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -219,11 +223,11 @@ def _text_of_codes(numbers: list[Json]) -> str:
 
 
 def _encoded(content: bytes) -> list[str]:
-    """Some bytes in hex, base64 and base32, after whatever other bytes."""
+    """Encodes bytes in hex, base64 and base32, for every offset in the encoded text."""
     parts = [content.hex()]
     for encode, bits, places in ((base64.b64encode, 6, 3), (base64.b32encode, 5, 5)):
         for offset in range(places):
             letters = encode(bytes(offset) + content).decode()
-            # A letter at either end may hold bits of a neighbor.
+            # The first and last letters may hold bits of neighboring bytes, so they are cut.
             parts.append(letters[-(-8 * offset // bits) : 8 * (offset + len(content)) // bits])
     return parts

@@ -1,1 +1,1 @@
-"""Rows of a task: from the embedded suite, files, TFDS folders, image folders, task files."""
+"""Reads rows of a task: embedded suite, files, TFDS folders, image folders, task files."""

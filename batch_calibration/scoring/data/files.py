@@ -1,4 +1,4 @@
-"""Reads JSON Lines, CSV and Parquet files as records, and says the line of each."""
+"""Reads JSON Lines, CSV and Parquet files as records, each with its line."""
 
 import difflib
 import re
@@ -14,7 +14,7 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
 
 
 def in_folders(*folders: Path) -> dict[str, Path]:
-    """The files of rows in some folders, by name without ending; no name twice."""
+    """Finds the files of rows in some folders, by name without ending; no name may appear twice."""
     paths: dict[str, Path] = {}
     for folder in folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -31,9 +31,9 @@ def in_folders(*folders: Path) -> dict[str, Path]:
 
 
 def records(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Each record of a file, and its place in words."""
+    """Yields each record of a file with a description of its place."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file; correct the name or put it there.")
+        raise InputError(f"{path}: file not found; correct the name or add the file.")
     if not path.name.endswith(ENDINGS):
         raise InputError(where=path, expected=f"a file that ends in {', '.join(ENDINGS)}")
     is_empty = True
@@ -53,7 +53,7 @@ def _read(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
 
 
 def _csv(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
-    # A cell is text; where the task's labels are numbers, their column is read as numbers.
+    # CSV cells are text. If the task's labels are numbers, their column is converted.
     label_columns = {renamed.get("label", "label") for renamed in task.columns}
     number_columns = label_columns if task.labels_are == NUMBERS else set()
     lines = delimited_rows(path, ROWS)
@@ -61,35 +61,35 @@ def _csv(task: Task, path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     for where, cells in lines:
         record: dict[str, object] = dict(zip(names, cells, strict=True))
         for name in number_columns.intersection(names):
-            # 18 digits at most: Python refuses to read thousands of them.
+            # At most 18 digits, because Python refuses to convert thousands of digits.
             if re.fullmatch(r"-?[0-9]{1,18}", str(record[name])):
                 record[name] = int(str(record[name]))
         yield where, record
 
 
 def served_split(task: Task, split: str, present: Collection[str], where: str) -> str:
-    """The split that is read when `split` is asked for: itself, or the task's stand-in."""
-    # The split itself goes before its stand-in.
+    """Returns the split to read for `split`: itself, or the task's stand-in."""
+    # The split itself takes precedence over its stand-in.
     served = split if split in present else task.stand_ins.get(split, split)
     if served not in present:
         raise InputError(
-            f"{where}: task {task.name} has no split {split!r} there; there are: "
+            f"{where}: task {task.name} has no split {split!r}; its splits are: "
             f"{', '.join(present)}."
         )
     return served
 
 
-UNKNOWN = -1  # the label of a row whose label is hidden
+UNKNOWN = -1  # the label of a row with a hidden label
 
 
 def schema_of(task: Task, present: tuple[str, ...], where: str) -> dict[str, str]:
-    """The column of each field and of `label`: the task's first schema that the data have.
+    """Maps each field and `label` to its column, by the task's first schema that the data have.
 
     >>> from batch_calibration.scoring.tasks import TASKS
     >>> schema_of(TASKS["rte"], ("premise", "hypothesis", "label"), "here")
     {'sentence1': 'premise', 'sentence2': 'hypothesis', 'label': 'label'}
     """
-    # What each schema lacks, for the sentence.
+    # The missing columns of each schema, for the message.
     needed = []
     for renamed in task.columns:
         schema = {field: renamed.get(field, field) for field in (*task.fields, "label")}
@@ -98,13 +98,13 @@ def schema_of(task: Task, present: tuple[str, ...], where: str) -> dict[str, str
             return schema
         needed.append(", ".join(missing))
     raise InputError(
-        f"{where}: task {task.name} needs {' or else '.join(needed)}, the row has only "
-        f"{', '.join(map(str, present)) or 'nothing'}; rename or add it."
+        f"{where}: task {task.name} needs {' or else '.join(needed)}; the row has only "
+        f"{', '.join(map(str, present)) or 'nothing'}: rename or add it."
     )
 
 
 def bind(task: Task, record: Mapping[str, object], where: str) -> tuple[Row, int]:
-    """The task's fields and the label of one record; `where` names file and row in errors."""
+    """Reads the task's fields and the label of one record; `where` names file and row in errors."""
     schema = schema_of(task, tuple(record), where)
     row = {}
     for field in task.fields:
@@ -120,14 +120,14 @@ def _bind_label(task: Task, label: object, where: str) -> int:
     if task.labels_are == NAMES:
         if label in (UNKNOWN, str(UNKNOWN)):
             return UNKNOWN
-        # Classes of images come from folders and tables that spell them in many ways.
+        # Folders and tables of images spell their classes in many ways.
         if task.is_image:
             return label_of(task, str(label), where)
         if label not in task.label_names:
-            remedy = "where labels are numbers from 0, say labels_are = 'numbers' in the task file"
+            remedy = "if labels are numbers from 0, set labels_are = 'numbers' in the task file"
             raise InputError.at(where, f"a label of {names}, or -1 (unknown)", shown(label), remedy)
         return task.label_names.index(str(label))
-    # `type`, as True is an int of another kind.
+    # `type` is compared, because `isinstance(True, int)` holds.
     if type(label) is not int or not UNKNOWN <= label < len(task.label_names):
         expected = f"label -1 (unknown) or 0 to {len(task.label_names) - 1} ({names})"
         raise InputError.at(where, expected, shown(label))
@@ -135,7 +135,7 @@ def _bind_label(task: Task, label: object, where: str) -> int:
 
 
 def plain_name(name: str) -> str:
-    """A class name without case, spaces and signs, so that its spellings are the same.
+    """Removes case, spaces and signs from a class name, so that its spellings are equal.
 
     >>> plain_name("Apply_Eye_Makeup") == plain_name("ApplyEyeMakeup")
     True
@@ -146,7 +146,7 @@ def plain_name(name: str) -> str:
 
 
 def labels_by_name(task: Task) -> dict[str, int]:
-    """Plain spelling -> label: of each label's name, and of its words in statements."""
+    """Maps the plain spelling of each label's name and of its statement words to the label."""
     labels: dict[str, int] = {}
     for label, name in enumerate(task.label_names):
         for spelling in {plain_name(name), plain_name(task.statement_words[name])}:
@@ -159,16 +159,16 @@ def labels_by_name(task: Task) -> dict[str, int]:
 
 
 def label_of(task: Task, name: str, where: str) -> int:
-    """The label that a class name means."""
+    """Looks up the label of a class name."""
     labels = labels_by_name(task)
     if plain_name(name) in labels:
         return labels[plain_name(name)]
     names = {plain_name(label_name): label_name for label_name in task.label_names}
-    # Spellings are compared plainly: case and signs are no difference.
+    # Plain spellings are compared, so that case and signs do not matter.
     near = difflib.get_close_matches(plain_name(name), names, n=1, cutoff=0.6)
     hint = f"; did you mean {names[near[0]]!r}?" if near else ";"
     listed = ", ".join(task.label_names[:8]) + (", ..." if len(task.label_names) > 8 else "")
     raise InputError(
         f"{where}: task {task.name} has no class {name!r}{hint} it has {len(task.label_names)}: "
-        f"{listed}. Rename it, take it out, or describe a task of your own in a task file."
+        f"{listed}. Rename it, remove it, or describe your own task in a task file."
     )

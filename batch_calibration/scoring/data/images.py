@@ -1,6 +1,6 @@
-"""Reads rows of image tasks: folders of classes, tables of paths, TFDS folders, the embedded suite.
+"""Reads rows of image tasks: class folders, tables of paths, TFDS folders, the embedded suite.
 
-Rows hold references, never pixels.
+Rows hold references to images, never pixels.
 """
 
 import zlib
@@ -27,41 +27,42 @@ SPLITS = {
     **dict.fromkeys(("test", "testing"), "test"),
     **dict.fromkeys(("val", "valid", "validation"), "validation"),
 }
-"""Names that a folder or table of one split may have."""
-MAX_BYTES = 2**28  # 256 MiB, of one image
+"""Maps the possible names of a split's folder or table to the split."""
+MAX_BYTES = 2**28  # 256 MiB for one image
 WHOLE, TRAIN_ONE_IN = "all", 5
-"""Images in no splits are `all`; of each class one in so many is `train`, and the rest `test`."""
+"""Images without splits form the split `all`. Of each class, one image in this many is `train` and
+the rest `test`."""
 
 
 class ImageFile(NamedTuple):
-    """An image in a file of its own."""
+    """An image in its own file."""
 
     path: Path
 
     def __str__(self) -> str:
-        """The path."""
+        """Returns the path."""
         return str(self.path)
 
     def read(self) -> bytes:
-        """The file's bytes."""
+        """Reads the file's bytes."""
         with answering(OSError, self.path, "an image that can be read", "put it there"):
             size = self.path.stat().st_size
-            # Refused before it is read: memory may not hold it.
+            # The size is checked before reading, because memory may not hold the file.
             if size > MAX_BYTES:
                 raise InputError(
-                    f"{self.path}: an image of {size / 2**20:,.0f} MiB; 256 MiB is the most that "
-                    "is read: scale it down or take it out."
+                    f"{self.path}: an image of {size / 2**20:,.0f} MiB exceeds the limit of "
+                    "256 MiB; scale it down or remove it."
                 )
             return self.path.read_bytes()
 
     def signature(self) -> str:
-        # Not a hash: it would read every image of a run before the first is scored.
-        """Its size in bytes."""
+        # A hash would read every image of a run before the first one is scored.
+        """Returns the file's size in bytes."""
         return str(self.path.stat().st_size) if self.path.is_file() else ""
 
 
 class Image(NamedTuple):
-    """One image: where it lies, its name within its source, its label (-1 unknown)."""
+    """An image's reference, its name within its source, and its label (-1 if unknown)."""
 
     reference: ImageRef
     name: str
@@ -69,11 +70,11 @@ class Image(NamedTuple):
 
 
 ReadImages = Callable[[int], Sequence[Image]]
-"""`limit` -> the first images of a split, all where it is 0."""
+"""Maps `limit` to the first images of a split; 0 gives all."""
 
 
 class ImageSource(NamedTuple):
-    """A task's images in one place: in words, by split, and what must be known of them."""
+    """A description of a task's source of images, its splits, its labels, and notes on it."""
 
     where: str
     splits: dict[str, ReadImages]
@@ -87,11 +88,11 @@ class EmbeddedImage(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Its name in the suite."""
+        """Returns the image's name in the suite."""
         return self.name
 
     def read(self) -> bytes:
-        """The image as PNG.
+        """Returns the image as PNG.
 
         >>> EmbeddedImage("mini:svhn/test/0").read()[1:4]
         b'PNG'
@@ -99,18 +100,19 @@ class EmbeddedImage(NamedTuple):
         return embedded_images.png(self.name)
 
     def signature(self) -> str:
-        """Nothing: the name decides the image."""
+        """Returns "", because the name determines the image."""
         return ""
 
 
 def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
-    """The rows of an image task's split; from folders and tables in an order by hash.
+    """Reads the rows of an image task's split; folders and tables are sorted by hash.
 
-    The order has nothing to do with classes, so the first rows are a sample of all. `data` is
-    `"mini"` or a folder; what is looked for there is in docs/your-checkpoint.md.
+    This order is independent of the classes, so the first rows are a sample of all. `data` is
+    `"mini"` or a folder; docs/your-checkpoint.md lists the accepted layouts.
 
     Raises:
-      InputError: no images or no split of that name, a class that the task lacks, one class alone.
+      InputError: there are no images, or the split is missing; a class is unknown; all images have
+        one class.
     """
     source = find_images(task, data)
     if source is None:
@@ -119,8 +121,8 @@ def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
     images = source.splits[served](limit)
     if not images:
         raise InputError(
-            f"{source.where}: split {served} is empty, expected at least one image; of "
-            f"{TRAIN_ONE_IN} images of a class in no splits, one is for train."
+            f"{source.where}: split {served} is empty; expected at least one image. Of each "
+            f"{TRAIN_ONE_IN} images of a class without splits, one is for train."
         )
     references, names, labels = zip(*images, strict=True)
     ids = tuple(f"{task.name}/{served}/{name}" for name in names)
@@ -128,13 +130,13 @@ def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
 
 
 def image_splits(task: Task, data: str) -> tuple[str, ...]:
-    """Names of the splits that `data` has of an image task; none where it has no images."""
+    """Returns the names of the splits in `data` of an image task, empty without images."""
     source = find_images(task, data)
     return tuple(source.splits) if source else ()
 
 
 def find_images(task: Task, data: str) -> ImageSource | None:
-    """The images of a task, None where there are none."""
+    """Finds the images of a task, or returns None."""
     if data == MINI and not task.folder and not task.files:
         return _embedded(task)
     if task.files:
@@ -147,18 +149,18 @@ def find_images(task: Task, data: str) -> ImageSource | None:
     else:
         folders = [Path(data) / task.name, Path(data) / f"extra_{task.name}", Path(data)]
     if not folders[-1].is_dir():
-        raise InputError(f"data {folders[-1]}: no such folder; give one of images, or 'mini'.")
+        raise InputError(f"data {folders[-1]}: folder not found; give one of images, or 'mini'.")
     for folder in folders:
-        # Tables that lie in the data folder itself are of any task.
+        # Tables directly in the data folder may belong to any task.
         paths = files.in_folders(folder) if folder != Path(data) else {}
         tables = {SPLITS[name]: paths[name] for name in paths if name in SPLITS}
         if tables:
             return image_tables(task, tables, str(folder))
-        # Some archives hold one folder `images` around the classes.
+        # Some archives put the classes into one folder `images`.
         source = class_folders(task, folder) or class_folders(task, folder / "images")
         if source:
             return source
-        # One table of any name is the whole of the data, without splits.
+        # A single table of any name holds all data, without splits.
         if len(paths) == 1:
             return image_tables(task, {WHOLE: next(iter(paths.values()))}, str(folder))
     prepared = tfds_folder.find_prepared(task, Path(data)) if data else None
@@ -166,7 +168,7 @@ def find_images(task: Task, data: str) -> ImageSource | None:
 
 
 def _nothing(task: Task, data: str) -> str:
-    # Names of folders cannot hold a slash.
+    # Folder names cannot hold a slash.
     first, second = (name.replace("/", "") for name in task.label_names[:2])
     looked = [
         f"{task.name}/{first}/*.jpg and so on with a folder for each class",
@@ -176,7 +178,7 @@ def _nothing(task: Task, data: str) -> str:
     ]
     return (
         f"{f'folder {task.folder}' if task.folder else f'data {data}'}: no images of task "
-        f"{task.name} there; looked for {'; '.join(looked)}."
+        f"{task.name}; looked for {'; '.join(looked)}."
     )
 
 
@@ -190,10 +192,10 @@ def _records(task: Task, folder: Path) -> ImageSource:
         labels = tfds_folder.labels(task, folder, split, numbers, limit)
         return [Image(ImageRecord(folder, split, i), str(i), label) for i, label in labels]
 
-    # Records are read when a split is, not here.
+    # Records are read only with their split.
     readers: dict[str, ReadImages] = {name: partial(read, name, slice(None)) for name in names}
     notes: tuple[str, ...] = ()
-    # As for folders without splits; TFDS has shuffled, so a part is a sample.
+    # This splits as for folders without splits. TFDS has shuffled, so a part is a sample.
     if names == ("train",):
         size = tfds_folder.size(folder, "train")
         cut = size // TRAIN_ONE_IN
@@ -203,8 +205,8 @@ def _records(task: Task, folder: Path) -> ImageSource:
             "test": partial(read, "train", slice(cut, None)),
         }
         notes = (
-            f"{task.name}: {folder} has the one split 'train': the first {cut:,} of its images, "
-            f"which TFDS has shuffled, are train here and the other {size - cut:,} are test",
+            f"{task.name}: {folder} has only the split 'train': the first {cut:,} of its images, "
+            f"which TFDS has shuffled, are used as train and the other {size - cut:,} as test",
         )
     return ImageSource(f"TFDS folder {folder}", readers, tuple(range(len(task.label_names))), notes)
 
@@ -221,7 +223,7 @@ def _embedded(task: Task) -> ImageSource | None:
         return images
 
     names = embedded_images.TASKS[task.name].classes
-    # Of DTD's 47 classes twelve are drawn.
+    # The suite draws only 12 of DTD's 47 classes.
     present = tuple(sorted(label_of(task, name, "the mini suite") for name in names))
     readers: dict[str, ReadImages] = {name: partial(read, name) for name in embedded_images.SIZES}
     return ImageSource(f"the mini suite's drawn {task.name}", readers, present)
@@ -231,13 +233,13 @@ def _embedded(task: Task) -> ImageSource | None:
 
 
 def class_folders(task: Task, root: Path) -> ImageSource | None:
-    """Class folders in `root`, or in a folder a split there; None where no folder is a class."""
+    """Finds class folders in `root`, or in its split folders; returns None without classes."""
     split_folders = {}
     for folder in _subfolders(root):
         split = SPLITS.get(folder.name.lower())
         if split and _has_classes(task, folder):
             split_folders[split] = folder
-    # No classes here: the caller looks elsewhere.
+    # Without classes here, the caller looks elsewhere.
     if not split_folders and not _has_classes(task, root):
         return None
     notes: list[str] = []
@@ -265,13 +267,13 @@ def _images(task: Task, root: Path, notes: list[str]) -> list[Image]:
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
             if path.suffix.lower() in ENDINGS:
                 images.append(Image(ImageFile(path), path.relative_to(root).as_posix(), label))
-            # Files like .DS_Store are nobody's rows.
+            # Hidden files such as .DS_Store are not rows.
             elif not path.name.startswith("."):
                 left_out.append(path.name)
     if left_out:
         notes.append(
-            f"{task.name}: {len(left_out)} files in {root} are left out, for they end like no "
-            f"image ({left_out[0]})"
+            f"{task.name}: {len(left_out)} files in {root} are left out, because their endings are "
+            f"not of images ({left_out[0]})"
         )
     return sorted(images, key=_hash)
 
@@ -280,45 +282,45 @@ def _images(task: Task, root: Path, notes: list[str]) -> list[Image]:
 
 
 def image_tables(task: Task, paths: dict[str, Path], where: str) -> ImageSource:
-    """Images that tables of one split each name, by path and label."""
+    """Reads images from tables of paths and labels, one table for each split."""
     images = {}
     for split, table in paths.items():
         listed = []
         for place, record in files.records(task, table):
             row, label = bind(task, record, place)
-            # Paths are relative to the table, wherever the program runs.
+            # Paths are relative to the table, not to the working directory.
             path = table.parent / row[IMAGE]
             if not path.is_file():
                 raise InputError(
-                    f"{place}: no image {path}; paths are read from the table's own folder: "
-                    "correct it or put the image there."
+                    f"{place}: no image {path}; paths are relative to the table's folder: "
+                    "correct the path or put the image there."
                 )
             listed.append(Image(ImageFile(path), row[IMAGE], label))
         images[split] = sorted(listed, key=_hash)
     return _source(task, f"files in {where}" if Path(where).is_dir() else where, images, [])
 
 
-# --- what folders and tables share
+# --- shared by folders and tables
 
 
 def _hash(image: Image) -> tuple[int, str]:
-    """The sort key of images, by which the first ones are of all classes."""
+    """Returns the sort key of an image; its order mixes the classes."""
     return zlib.crc32(image.name.encode()), image.name
 
 
 def _source(
     task: Task, where: str, images: dict[str, list[Image]], notes: list[str]
 ) -> ImageSource:
-    """Check the classes, split what has no splits into train and test, and write the notes."""
+    """Checks the classes, splits images without splits into train and test, and adds notes."""
     counts = Counter(image.label for image in chain(*images.values()) if image.label >= 0)
-    # One class alone is most likely a folder too deep, and accuracy would be 100 %.
+    # A single class usually means a folder too deep, and accuracy would be 100 %.
     if len(counts) == 1:
         (label,) = counts
         raise InputError(
             f"{where}: all {counts[label]} images of task {task.name} are of class "
-            f"{task.label_names[label]!r}, expected two classes or more; add the others."
+            f"{task.label_names[label]!r}; expected two classes or more: add the others."
         )
-    # Without splits a labeled set of its own is kept apart from the test rows.
+    # Without splits, some images are kept for the labeled set, apart from the test rows.
     if set(images) == {WHOLE}:
         train, test = _split_by_class(images[WHOLE])
         images = {**images, "train": train, "test": test}
@@ -332,7 +334,7 @@ def _source(
 
 
 def _split_by_class(images: Sequence[Image]) -> tuple[list[Image], list[Image]]:
-    """Train and test: the first fifth of each class by hash, so that both hold every class."""
+    """Splits images by hash: the first fifth of each class is train, the rest test."""
     sizes, seen = Counter(image.label for image in images), Counter[int]()
     train, test = list[Image](), list[Image]()
     for image in images:

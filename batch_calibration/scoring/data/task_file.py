@@ -1,4 +1,4 @@
-r"""Reads task files: a user's own task as a TOML file, its rows in the same folder; no code runs.
+r"""Reads task files: a user's own task as TOML, with its rows in the same folder, without code.
 
     name = "tickets"
     fields = ["subject", "body"]                  # columns of the files
@@ -14,14 +14,14 @@ r"""Reads task files: a user's own task as a TOML file, its rows in the same fol
     train = "train.csv"
     validation = "validation.csv"
 
-These keys are needed. Others have defaults: `title` (the name), `label_column` ("label"),
+These keys are required. Other keys have defaults: `title` (the name), `label_column` ("label"),
 `zero_shot` (the template), `[zero_shot_verbalizer]` (the verbalizer), and for dual encoders
 `statement` ("{label}"), `[statement_words]` (the verbalizer) and `statement_fields` (the fields).
-`options` names the fields that hold the options of a multiple-choice question, in the order of the
-labels, which are then letters or numbers: PriDe permutes them. `balanced = true` says that each
-label has about as many rows, so that BC is recommended.
+`options` names the fields with the options of a multiple-choice question, in the order of the
+labels, which must be letters or numbers; PriDe permutes the options. `balanced = true` means that
+labels have about equal numbers of rows, so that BC is recommended.
 
-A task of images says so, and where they are: a folder for each class, or tables of paths:
+A task of images has `kind = "image"` and either a folder for each class or tables of paths:
 
     kind = "image"
     name = "leaves"
@@ -45,7 +45,7 @@ from batch_calibration.scoring.tasks import TASKS, base, get_task
 from batch_calibration.scoring.tasks.base import IMAGE, NAMES, NUMBERS, Task
 
 ENDING = ".toml"
-# Keys of task files of texts, then of images; the needed keys, then the others.
+# Required and optional keys of task files of texts, then of images.
 NEEDED = "name fields label_names labels_are template verbalizer files"
 OPTIONAL = (
     "title label_column zero_shot zero_shot_verbalizer statement statement_words statement_fields "
@@ -58,40 +58,40 @@ HOLDS: dict[str, type] = {
     **dict.fromkeys(("verbalizer", "zero_shot_verbalizer", "statement_words", "files"), dict),
     "balanced": bool,
 }
-"""What a key holds that is no text."""
+"""The type of each key that is not a text."""
 KINDS = {str: "a text", list: "a list of texts", dict: "a table of texts", bool: "true or false"}
 VERBALIZERS = ("verbalizer", "zero_shot_verbalizer")
 """Tables that may hold lists: several surface forms of a label."""
 SHARED = ("labels_are", "zero_shot", "statement", "statement_words", "balanced")
-"""Keys that a task has too, by the same name and kind."""
+"""Keys with the same name and type in `Task`."""
 
 
 def load_task(name: str) -> Task:
-    """The task called `name`, or the one that the task file at the path `name` describes.
+    """Loads the task called `name`, or the task file at the path `name`.
 
-    An unknown name is answered with the nearest right one.
+    An unknown name raises an error with the most similar name.
     """
-    # A name, not a path.
+    # Without the ending, it is a name and not a path.
     if not name.endswith(ENDING):
         return get_task(name)
     task = read_task_file(name)
-    # Stored scores are found by a task's name: two tasks may not share one.
+    # Stored scores are found by a task's name, so two tasks may not share one.
     if task.name in TASKS:
         raise InputError(
-            f"{name}: its name {task.name!r} is a task of the package; give it another."
+            f"{name}: its name {task.name!r} is a task of the package; choose another name."
         )
     return task
 
 
 def read_task_file(path: str) -> Task:
-    """The task that a file describes; its rows are in the same folder.
+    """Reads the task that a file describes; its rows are in the same folder.
 
     Raises:
-      InputError: the file is no TOML, lacks a key or has an unknown one, or does not fit together.
+      InputError: the file is not TOML, lacks a key, has an unknown key, or is inconsistent.
     """
     with (
         answering(OSError, path, "a task file", "give the path of a TOML file"),
-        # tomllib calls itself for tables within tables.
+        # tomllib recurses into nested tables.
         answering((ValueError, RecursionError), path, "a task file in TOML, a flat table"),
     ):
         table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
@@ -107,7 +107,7 @@ def read_task_file(path: str) -> Task:
             check_fields(table.get(key, table["template"]), fields)
         except InputError as error:
             raise InputError(f"{path}, key {key}: {error}") from error
-    # What is not given keeps the default that `text_task` has for it.
+    # Missing keys keep the defaults of `text_task`.
     settings = {key: table[key] for key in SHARED if key in table}
     return base.text_task(
         table["name"],
@@ -128,17 +128,17 @@ def read_task_file(path: str) -> Task:
 
 def _image_task(table: dict[str, Any], path: str) -> Task:
     if table["kind"] != IMAGE:
-        got, remedy = shown(table["kind"]), "leave it out where rows are texts"
+        got, remedy = shown(table["kind"]), "leave it out if rows are texts"
         raise InputError.at(f"{path}, kind", repr(IMAGE), got, remedy)
     table = {"labels_are": NAMES, "files": {}} | table
     _check_keys(table, path, NEEDED_OF_IMAGES, OPTIONAL_OF_IMAGES)
     _check_names(table, path)
     _check_words(table, path, "statement_words")
     if ("folder" in table) == bool(table["files"]):
-        raise InputError.at(path, "folder or [files] and not both", remedy="say where images are")
+        raise InputError.at(path, "folder or [files] and not both", remedy="give one of the two")
     for statement in table["statements"]:
         _check_statement(statement, path)
-    # A class without words of its own is called by its name.
+    # The default words of a class are its name.
     names = {name: name for name in table["label_names"]}
     label_column = {"label": table.get("label_column", "label")}
     return base.image_task(
@@ -156,12 +156,12 @@ def _image_task(table: dict[str, Any], path: str) -> Task:
 
 
 def _beside(path: str, files: dict[str, str]) -> dict[str, str]:
-    """The files that a task file names, which are looked for in its own folder."""
+    """Resolves the files that a task file names in the task file's folder."""
     return {split: str(Path(path).parent / file) for split, file in files.items()}
 
 
 def _surface_forms(table: dict[str, Any]) -> dict[str, base.LabelWords]:
-    # Tuples, as the tasks of the package have them.
+    # The tasks of the package have tuples too.
     return {name: tuple(w) if isinstance(w, list) else w for name, w in table.items()}
 
 
@@ -173,21 +173,21 @@ def _check_statement(statement: str, path: str) -> None:
 def _check_words(table: dict[str, Any], path: str, key: str) -> None:
     if key in table and set(table[key]) != set(table["label_names"]):
         raise InputError(
-            f"{path}: [{key}] must have words for exactly {', '.join(table['label_names'])}, "
-            f"it has them for {', '.join(table[key]) or 'none'}."
+            f"{path}: [{key}] must have words for exactly {', '.join(table['label_names'])}; "
+            f"it has words for {', '.join(table[key]) or 'no label'}."
         )
     if key not in VERBALIZERS:
-        return  # two classes of images may go by one name
+        return  # Two classes of images may share their words.
     forms = _surface_forms(table.get(key, {})).values()
     words = list(chain.from_iterable([form] if isinstance(form, str) else form for form in forms))
     for word in words:
         if not word.strip() or words.count(word) > 1:
             got = f"{word!r} twice" if word.strip() else "an empty one"
-            raise InputError.at(f"{path}, [{key}]", "words that each label has for itself", got)
+            raise InputError.at(f"{path}, [{key}]", "different words for each label", got)
 
 
 def _check_keys(table: dict[str, Any], path: str, needed: str, optional: str) -> None:
-    """Refuse keys that are unknown, missing or empty, and values of another kind."""
+    """Raises for keys that are unknown, missing or empty, and for values of another type."""
     known = f"{needed} {optional}".split()
     for key in table:
         refuse_unknown("key of a task file", key, known, where=path)
@@ -198,12 +198,12 @@ def _check_keys(table: dict[str, Any], path: str, needed: str, optional: str) ->
     if missing:
         raise InputError(
             f"{path}: a task file needs {', '.join(missing)}; "
-            "docs/your-checkpoint.md shows a whole task file."
+            "docs/your-checkpoint.md shows a complete task file."
         )
 
 
 def _holds_texts(content: Any, key: str) -> bool:
-    """True of a text, list or table of texts alone; in verbalizers, also of lists of texts."""
+    """Checks whether a value holds only texts; in verbalizers, lists of texts are allowed too."""
     if isinstance(content, str | bool):
         return True
     for member in content.values() if isinstance(content, dict) else content:
@@ -224,13 +224,13 @@ def _check_names(table: dict[str, Any], path: str) -> None:
         raise InputError.at(f"{path}, labels_are", expected, got)
     for key in ("fields", "label_names", "statements", "options"):
         if len(set(table.get(key, ()))) != len(table.get(key, ())):
-            raise InputError(f"{path}: {key} {table[key]} names one twice; name each once.")
+            raise InputError(f"{path}: {key} {table[key]} has a repeated name; list each once.")
     if len(table["label_names"]) < 2:
         raise InputError(f"{path}: label_names {table['label_names']} must be at least two.")
     if "label" in table.get("fields", ()):
         raise InputError(
-            f"{path}: a field may not be called 'label', which a template keeps for the label; "
-            "rename the column."
+            f"{path}: a field may not be called 'label', because templates use this name for the "
+            "label; rename the column."
         )
     _check_statement(table.get("statement", "{label}"), path)
     for key in ("statement_fields", "options"):
@@ -244,5 +244,5 @@ def _check_names(table: dict[str, Any], path: str) -> None:
         raise InputError(
             f"{path}: options must name one field for each of the labels "
             f"{', '.join(table['label_names'])}, in their order; it names "
-            f"{', '.join(table['options']) or 'none'}."
+            f"{', '.join(table['options']) or 'no field'}."
         )

@@ -1,4 +1,4 @@
-"""Reads rows of text: the embedded suite, files, TFDS folders, a task file's own files."""
+"""Reads rows of text from the embedded suite, from files, from TFDS folders or from a task file."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,11 +14,11 @@ from batch_calibration.scoring.tasks.base import Rows, Task
 from batch_calibration.settings import LimitRows
 
 ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, object]]]]
-"""Gives each record of a split, and its place in words."""
+"""Yields each record of a split with a description of its place."""
 
 
 class TextSource(NamedTuple):
-    """Where a task's rows are, in words, and their records by split."""
+    """A description of a task's source, and the records of each split."""
 
     where: str
     splits: dict[str, ReadRecords]
@@ -27,18 +27,19 @@ class TextSource(NamedTuple):
 def read(
     task: Task, data: str, split: str, limit: int = 0, limit_rows: LimitRows = "sample"
 ) -> Rows:
-    """The rows of a task's split, `limit` of them where it is not 0: a sample, or the first.
+    """Reads the rows of a task's split; with a `limit` other than 0, a sample or the first rows.
 
-    `data` is `"mini"` for the embedded suite, or a folder. There `<task>/<split>.jsonl` (or
-    `extra_<task>/`; `.jsonl.gz`, `.csv`, `.parquet`) holds the task's fields and a `label` in the
-    order of `task.label_names`, -1 where it is unknown; or `<TFDS name>/<version>/` is a folder
-    that TensorFlow Datasets has prepared, as in `super_glue/cb/1.0.2/`. Where both are there, the
-    files are read. A task from a task file brings its own files, and `data` is not used.
+    `data` is `"mini"` for the embedded suite, or a folder. In the folder, `<task>/<split>.jsonl`
+    (or `extra_<task>/`; `.jsonl.gz`, `.csv`, `.parquet`) holds the task's fields and a `label`, an
+    index of `task.label_names` or -1 if unknown. Alternatively, `<TFDS name>/<version>/` is a
+    folder that TensorFlow Datasets prepared, such as `super_glue/cb/1.0.2/`. Files take precedence
+    over TFDS folders. A task from a task file has its own files, and `data` is ignored.
 
-    A split that is not there is replaced by the task's stand-in for it, and `Rows.split` says so.
+    A missing split is replaced by the task's stand-in for it; `Rows.split` is the split that was
+    read.
 
     Raises:
-      InputError: there are no rows, or one of them is wrong; with file and row.
+      InputError: there are no rows, or a row is invalid; the message names file and row.
     """
     # A negative limit would count from the end.
     if limit < 0:
@@ -49,10 +50,10 @@ def read(
     if source is None:
         looked = [f"{task.name}/<split>.jsonl", *(f"{name}/<version>/" for name in task.tfds)]
         build = f"`tfds build {task.tfds[0]} --data_dir={data}`" if task.tfds else ""
-        remedy = f"; where TensorFlow and a network are, {build} prepares it" if build else ""
+        remedy = f"; with TensorFlow and a network, {build} prepares it" if build else ""
         raise InputError(
-            f"data {data}: no rows of task {task.name} there; looked for {', '.join(looked)}"
-            f"{remedy}; for a task of your own, {spell('tasks', 'FILE.toml')} names its files."
+            f"data {data}: no rows of task {task.name}; looked for {', '.join(looked)}"
+            f"{remedy}; for your own task, {spell('tasks', 'FILE.toml')} names its files."
         )
     served = files.served_split(task, split, source.splits, source.where)
     rows, labels = [], []
@@ -67,21 +68,21 @@ def read(
 
 
 def _find(task: Task, data: str) -> TextSource | None:
-    """A task's rows: its own files, else files of the folder `data`, else a TFDS folder there."""
+    """Finds a task's rows: its own files, else files in the folder `data`, else a TFDS folder."""
     if task.files:
         return _files(task, f"the files of {task.source}", task.files)
     if not data:
         raise InputError.at("data", "a folder of rows or 'mini'", "nothing", "give one")
     if not Path(data).is_dir():
-        raise InputError(f"data {data}: no such folder; give one of rows, or 'mini'.")
-    # Files go before a TFDS folder: whoever put them there means them.
+        raise InputError(f"data {data}: folder not found; give one of rows, or 'mini'.")
+    # Files take precedence over a TFDS folder, because a user put them there on purpose.
     paths = files.in_folders(Path(data) / task.name, Path(data) / f"extra_{task.name}")
     if paths:
         return _files(task, f"files in {next(iter(paths.values())).parent}", paths)
     prepared = tfds_folder.find_prepared(task, Path(data))
     if prepared is None:
         return None
-    # Only here, as it imports TensorFlow Datasets.
+    # This imports TensorFlow Datasets, so it comes last.
     builder = tfds_folder.open_folder(prepared)
     readers: dict[str, ReadRecords] = {}
     for split in builder.info.splits:
@@ -97,7 +98,7 @@ def _files(task: Task, where: str, paths: Mapping[str, Path | str]) -> TextSourc
 
 
 class RowReader:
-    """Reads each split of a task once, however many contexts ask for it; one serves one run."""
+    """A cache that reads each split of a task once per run, for any number of contexts."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[str, ...], Rows] = {}
@@ -106,18 +107,18 @@ class RowReader:
     def texts(
         self, task: Task, data: str, split: str, limit: int = 0, limit_rows: LimitRows = "sample"
     ) -> Rows:
-        """The rows of a task of texts, `limit` of them where it is not 0: `read`."""
-        if data == MINI and not task.files:  # the suite keeps what was read
+        """Returns the rows of a task of texts, as `read` does."""
+        if data == MINI and not task.files:  # The suite caches its rows.
             return read(task, data, split, limit)
-        # `source` tells task files of one name apart.
+        # `source` separates task files with the same name.
         key = task.name, task.source, data, split
         if limit < 0 or key not in self._texts:
-            # All rows are kept, and a wrong limit is refused where rows are read.
+            # All rows are cached. `read` refuses a negative limit.
             self._texts[key] = read(task, data, split, min(limit, 0))
         return self._texts[key].limited(limit, limit_rows)
 
     def images(self, task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
-        """The rows of an image task, the first `limit` where it is not 0: `images.read_images`."""
+        """Returns the rows of an image task, as `images.read_images` does."""
         key = task.name, task.source, data, split, str(limit)
         if key not in self._images:
             self._images[key] = images.read_images(task, data, split, limit)

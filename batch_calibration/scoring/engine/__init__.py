@@ -1,1 +1,1 @@
-"""From tokens to label scores: shared prefixes, packed sequences, tries of labels."""
+"""Computes label scores from tokens: shared prefixes, packed sequences, label tries."""

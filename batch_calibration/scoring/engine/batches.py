@@ -1,4 +1,4 @@
-"""Groups rows by the prefix they share, and batches rows of like length."""
+"""Groups rows by shared prefix, and batches rows of similar length."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,21 +7,21 @@ from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 RUN_COST = 256
-"""The overhead of a run of its own, in tokens: padding, a batch that is not full."""
+"""The overhead of a separate run in tokens: padding, and a batch that is not full."""
 
 
 T = TypeVar("T")
 
 
 class PrefixGroup(NamedTuple):
-    """Rows that begin with the same `shared` token ids."""
+    """Rows with a common prefix of `shared` token ids."""
 
     shared: int
     rows: list[int]
 
 
 class Batch(NamedTuple):
-    """Up to `size` rows that fit in `length` tokens each."""
+    """Up to `size` rows of at most `length` tokens each."""
 
     rows: list[int]
     size: int
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 def behind(begun: Iterable[T], ahead: int = 1) -> Iterator[T]:
-    """Yields each item once `ahead` more have begun, which run while it is used.
+    """Yields each item after `ahead` further items have begun, so that they run in the meantime.
 
     >>> log = []
     >>> for number in behind(map(log.append, range(3))):
@@ -46,7 +46,7 @@ def behind(begun: Iterable[T], ahead: int = 1) -> Iterator[T]:
 
 
 def power(length: int) -> int:
-    """The next power of two (0 for 0).
+    """Returns the smallest power of two that is not below `length`, or 0 for 0.
 
     >>> [power(length) for length in (0, 1, 3, 64, 65)]
     [0, 1, 4, 64, 128]
@@ -55,46 +55,52 @@ def power(length: int) -> int:
 
 
 def bucket(length: int, step: int) -> int:
-    """The smallest of the few lengths we compile for: four steps, then 2^i and 1.5 * 2^i.
+    """Rounds a length up to a multiple of `step` (four of them), then to 2^i or 1.5 * 2^i.
+
+    This keeps the lengths few for which programs are compiled.
 
     >>> [bucket(length, 16) for length in (0, 1, 17, 65, 100, 500)]
     [0, 16, 32, 96, 128, 512]
     """
     if length <= 4 * step:
         return -(-length // step) * step
-    most = power(length)  # at least a third of the slots are real, mostly more
+    most = power(length)
     return most * 3 // 4 if length <= most * 3 // 4 else most
 
 
 def group_prompts(prompts: Sequence[list[int]], slots: int) -> list[PrefixGroup]:
-    """Rows by the beginning they share, so that each unique token is run once.
+    """Groups rows by shared prefix, so that each unique token runs once.
 
-    All rows make one group, with their longest common prefix, unless some of them share a longer
-    one, so long that running it costs less than running its tokens in every row.
-    At least one token of each row stays out of the prefix, and a prefix that saves too little to
-    be run apart is none: a short one is run once in each packed sequence of `slots` slots.
+    All rows form one group with their longest common prefix, unless some share a longer prefix. A
+    longer prefix gets its own group if running it separately costs less than running it in each
+    row. At least one token of each row stays outside the prefix. A prefix is 0 if a separate run
+    saves too
+    little: packed sequences of `slots` slots run a short prefix once each.
     """
 
     def apart(shared: int, rows: list[int]) -> int:
-        """The prefix, or 0 where running it apart saves too little."""
-        times = len(rows) - 1  # that its tokens are not run again
+        """Returns the prefix length, or 0 if a separate run saves too little."""
+        times = len(rows) - 1  # runs of the prefix that are saved
         if shared < slots // 2:
-            # Within a sequence rows share a short one anyway: it is run once in each sequence.
+            # The rows of a sequence share a short prefix anyway: it runs once in each sequence.
             own_tokens = sum(_lengths(prompts, rows)) - shared * len(rows)
             times = min(times, own_tokens // slots)
         return shared if times * shared > RUN_COST else 0
 
-    # In lexicographic order, rows with a common prefix are neighbours.
+    # In lexicographic order, rows with a common prefix are neighbors.
     order = sorted(range(len(prompts)), key=prompts.__getitem__)
     return [PrefixGroup(apart(*subgroup), subgroup.rows) for subgroup in _group(prompts, order)]
 
 
 def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> list[PrefixGroup]:
-    """Split rows in lexicographic order: a prefix common to a run is common to its two ends."""
+    """Splits rows in lexicographic order into groups with a common prefix.
+
+    A prefix that the first and the last row share is common to all rows.
+    """
     common = _shared(prompts, order)
 
     def pays(rows: list[int], shared: int) -> bool:
-        # twice: what is saved must be worth the compilation, too
+        # The factor 2 pays for the compilation too.
         return len(rows) * (shared - common) > 2 * (shared + RUN_COST)
 
     ungrouped: list[int] = []
@@ -103,7 +109,7 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
     for _, run in groupby(zip(next_tokens, order, strict=True), key=itemgetter(0)):
         rows = [row for _, row in run]
         longest = max(_lengths(prompts, rows))
-        # Rows cannot share more than the longest has: most runs are dismissed here, undivided.
+        # Rows cannot share more tokens than the longest row has. This test ends most searches.
         if not depth or not pays(rows, longest - 1):
             ungrouped += rows
             continue
@@ -116,7 +122,10 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
 
 
 def _shared(prompts: Sequence[list[int]], rows: Sequence[int]) -> int:
-    """Length of the common prefix of rows in lexicographic order: of the first and the last."""
+    """Returns the length of the common prefix of rows in lexicographic order.
+
+    The first and the last row decide it.
+    """
     first, last = prompts[rows[0]], prompts[rows[-1]]
     most = min(_lengths(prompts, rows)) - 1
     return next((i for i in range(most) if first[i] != last[i]), most)
@@ -129,15 +138,16 @@ def _lengths(prompts: Sequence[list[int]], rows: Sequence[int]) -> Iterator[int]
 def batches(
     rows: Sequence[int], lengths: Sequence[int], size: int, budget: int, step: int
 ) -> Iterator[Batch]:
-    """Rows from long to short, `size` at a time, fewer where `budget` tokens would overflow.
+    """Yields batches of up to `size` rows, long rows first, within a budget of tokens.
 
-    A last few rows go in a batch of an eighth of the size: two sizes per length, no more.
+    The size is halved until the batch fits `budget`. The last few rows form a batch of an eighth of
+    the size, so that each length has at most two sizes.
     """
     waiting = sorted(rows, key=lambda row: (-lengths[row], row))
     while waiting:
         length = bucket(lengths[waiting[0]], step)
         fit = size
-        while fit > 1 and fit * length > budget:  # halved, so that sizes stay few
+        while fit > 1 and fit * length > budget:  # Halving keeps the number of sizes small.
             fit //= 2
         if len(waiting) <= fit // 8:
             fit //= 8

@@ -1,6 +1,6 @@
 """Runs prompts and their label tries through a causal network, batch by batch.
 
-The memory of the device decides how many token positions a batch has; label scores are read off the
+The device's memory decides how many token positions a batch has. Label scores are read from the
 hidden states of packed sequences.
 """
 
@@ -28,47 +28,48 @@ from batch_calibration.scoring.models.files.checkpoint import Checkpoint
 from batch_calibration.scoring.models.layers import exactness
 
 PREFIX_CHUNK = 1024
-"""Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
+"""Maximum tokens of a prefix that run at once: attention's memory grows with their square."""
 STEP = 64
-"""Prefixes are padded to a multiple of this, which keeps the compiled programs few."""
+"""Prefixes are padded to a multiple of this, which keeps the number of compiled programs small."""
 THREADS = 2
-"""Batches that run at once on a CPU: what XLA does in one thread leaves a core for the other."""
+"""Batches that run at once on a CPU: XLA's single-threaded parts leave a core for another batch."""
 READ_AFTER = 4096
-"""Positions on a CPU after which what is to be read is read: few reads at once are slow."""
+"""On CPUs, pending reads are flushed after this many positions: small reads are slow."""
 CPU_POSITIONS = 1024
-"""Positions on CPUs, where a batch should stay in the caches."""
+"""Positions of a batch on CPUs, where a batch should fit in the caches."""
 MAX_POSITIONS, MIN_POSITIONS = 65536, 128
-"""Positions on accelerators: more would be no faster, and a sequence is no shorter."""
+"""Bounds of a batch's positions on accelerators. More would not be faster, and a sequence is no
+shorter."""
 BUDGETED_KEYS = 2048
-"""Keys of a prefix and a sequence that memory is laid out for where logits are kept."""
+"""Keys of a prefix and a sequence for which memory is budgeted if attention keeps logits."""
 MAX_READS = 512
-"""Most positions that are unembedded at once: logits of all might not fit."""
+"""Maximum positions that are unembedded at once: the logits of all positions might not fit."""
 READ_STEP = 32
-"""They are padded to a multiple of this, which keeps the compiled programs few."""
+"""Reads are padded to a multiple of this, which keeps the number of compiled programs small."""
 VOCABULARY_SPAN = {"cpu": 2048}
-"""Words of the vocabulary whose logits are computed at a time, by backend; elsewhere all."""
+"""Vocabulary words per chunk of logits, by backend. Other backends compute all logits at once."""
 
 
 ReadScores = tuple[jax.Array, int]
-"""Log-probabilities of some reads, the first so many of an array; the others are padding."""
+"""Log-probabilities of some reads and their number; the rest of the array is padding."""
 
 
 class PrefixCache(NamedTuple):
-    """The tokens of a prefix that was run, and its keys and values."""
+    """The tokens of a prefix, and its keys and values."""
 
     tokens: list[int]
     cache: programs.Cache
 
 
 class SequenceBatch(NamedTuple):
-    """Sequences of one length, and how many the program takes."""
+    """Sequences of one length, and the number of sequences that the program takes."""
 
     sequences: list[packing.PackedSequence]
     size: int
 
 
 class _Sent(NamedTuple):
-    """Batches on their way, and what waits for the log-probabilities that they are read for."""
+    """Batches that run, and a function that waits for their log-probabilities."""
 
     batches: list[SequenceBatch]
     values: Callable[[], np.ndarray]
@@ -79,19 +80,19 @@ class _Sent(NamedTuple):
 
 
 class Forward:
-    """A causal network on its devices, the prefix it ran last, and its batches.
+    """A causal network on its devices, its cached prefix, and its batches.
 
-    On a CPU two batches run at once, and the hidden states of several are read together. They run
-    in threads, which `jax.config` reaches and context managers such as `jax.debug_nans` do not.
-    Elsewhere a batch is sent while the one before it runs.
+    On a CPU, two batches run at once in threads, and the hidden states of several batches are read
+    together. `jax.config` applies in these threads, but context managers such as `jax.debug_nans`
+    do not. On other devices, a batch is sent while the batch before it runs.
 
     Attributes:
-        notes: what a user should know of how it went.
-        prefix: the prefix that was run last.
+        notes: sentences on the run for the user.
+        prefix: the prefix that ran last.
 
     Args:
         checkpoint: a causal language model and its tokenizer.
-        batch_size: most rows in a batch.
+        batch_size: maximum rows in a batch.
         normalized: whether to subtract the log of the softmax's denominator.
     """
 
@@ -113,11 +114,13 @@ class Forward:
     def run(
         self, prompts: list[list[int]], tries: Sequence[trie.Trie], done: set[int]
     ) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Row numbers and their log-probabilities `[rows, k]`, rows `done` left out where all are.
+        """Yields row indices and their log-probabilities `[rows, k]`.
+
+        Batches with only finished rows are skipped.
 
         Args:
             prompts: token ids.
-            tries: the label trie of each.
+            tries: the label trie of each prompt.
             done: rows that need no scores.
 
         Raises:
@@ -150,8 +153,8 @@ class Forward:
         running: deque[_Sent] = deque()
         while waiting or running:
             try:
-                # One batch runs while the next is laid out; no more of them wait in memory.
-                if waiting and len(running) < 2:  # one runs, one waits
+                # One batch runs while the next is laid out. At most two are in memory.
+                if waiting and len(running) < 2:
                     batches = self._next(waiting)
                     count = sum(len(batch.sequences) for batch in batches)
                     if not done.issuperset(chain.from_iterable(p.rows for p in waiting[:count])):
@@ -161,7 +164,7 @@ class Forward:
                     continue
                 values = running[0].values()
             except jax.errors.JaxRuntimeError as error:
-                # All that was sent goes back, in its order, for smaller batches.
+                # Sequences that were sent go back to the queue, in order, for smaller batches.
                 waiting = [*chain.from_iterable(sent.sequences for sent in running), *waiting]
                 running.clear()
                 self._budget = halve(self._budget, error, waiting[0].length)
@@ -174,7 +177,7 @@ class Forward:
             yield rows, trie.sums(values, [tries[row] for row in rows])
 
     def _next(self, waiting: list[packing.PackedSequence]) -> list[SequenceBatch]:
-        """The batches that are read together: one, but more on a CPU."""
+        """Plans the batches that are read together: one, or several on a CPU."""
         batches: list[SequenceBatch] = []
         positions, count = 0, 0
         while waiting[count:] and (not batches or (self._on_threads and positions < READ_AFTER)):
@@ -184,15 +187,15 @@ class Forward:
         return batches
 
     def _batch(self, sequences: list[packing.PackedSequence]) -> SequenceBatch:
-        """The first sequences, of one length and as many as fit.
+        """Plans a batch from the first sequences, all of one length.
 
-        Batches of one length are alike in size, which leaves little of the last one empty.
+        Batches of one length have similar sizes, so that the last one has little padding.
         """
         length, rows, count = sequences[0].length, 0, 0
         most = max(1, self._budget // length)  # sequences
         alike = list(takewhile(lambda packed: packed.length == length, sequences))
-        # As few batches as hold them, of one size, which is rounded up to an eighth of the most:
-        # eight programs at most are compiled for a length.
+        # The sequences are divided evenly among the fewest possible batches. The size is rounded
+        # up to an eighth of the maximum, so that a length has at most eight programs.
         total = sum(len(packed.rows) for packed in alike)
         batches = max(-(-len(alike) // most), -(-total // self._batch_size))
         even = -(-len(alike) // batches)
@@ -200,7 +203,7 @@ class Forward:
         size = min(most, -(-even // step) * step)
         for packed in alike[:size]:
             rows += len(packed.rows)
-            if rows > self._batch_size and count:  # one sequence at least
+            if rows > self._batch_size and count:  # A batch has at least one sequence.
                 break
             count += 1
         step = sharding.row_multiple(self._mesh)
@@ -209,17 +212,17 @@ class Forward:
     def _send(
         self, layouts: list[packing.Layout], threads: ThreadPoolExecutor | None
     ) -> Callable[[], np.ndarray]:
-        """Begin to run batches; the result waits for what is read of them `[e]`."""
+        """Starts to run batches; the returned function waits for the log-probabilities `[e]`."""
         cache = self.prefix.cache
         if threads is None:
-            (layout,) = layouts  # `_next` gives several on CPUs alone
+            (layout,) = layouts  # `_next` plans several only on CPUs.
             h = self._hidden(cache, layout)
             scores = self._read(h, layout.reads, layout.targets, layout.slots)
             for log_probs, _ in scores:
-                log_probs.copy_to_host_async()  # while the next batch runs
+                log_probs.copy_to_host_async()  # The copy overlaps with the next batch.
             return partial(wait, scores)
         futures = [threads.submit(self._states_read, cache, layout) for layout in layouts]
-        # The states that are read are concatenated batch by batch.
+        # The hidden states of all batches are concatenated, so each batch's reads are shifted.
         before = accumulate((len(layout.slots) for layout in layouts), initial=0)
         reads = [n + layout.reads for n, layout in zip(before, layouts, strict=False)]
         targets = np.concatenate([layout.targets for layout in layouts])
@@ -231,16 +234,16 @@ class Forward:
         return values
 
     def _states_read(self, cache: programs.Cache, layout: packing.Layout) -> np.ndarray:
-        """Hidden states `[m, d]` that a layout reads, waited for in a thread."""
-        key = *layout.tokens.shape, cache[0][0].shape[0] if cache else 0  # what decides the program
-        # Or both threads would compile the same program.
+        """Returns the hidden states `[m, d]` that a layout reads; it waits for them in a thread."""
+        key = *layout.tokens.shape, cache[0][0].shape[0] if cache else 0  # identifies the program
+        # The lock keeps both threads from compiling the same program.
         with nullcontext() if key in self._compiled else self._compiling:
             h = np.asarray(self._hidden(cache, layout))
             self._compiled.add(key)
         return np.asarray(h[layout.slots])
 
     def _hidden(self, cache: programs.Cache, layout: packing.Layout) -> jax.Array:
-        """Hidden states `[b t, d]` of a layout after a prefix, not waited for."""
+        """Computes hidden states `[b t, d]` of a layout after a prefix without waiting for them."""
         arrays = (layout.tokens, layout.positions, layout.ends)
         placed = sharding.shard_rows(self._mesh, arrays)
         network = self._graph, self._attention, self._state
@@ -255,32 +258,32 @@ class Forward:
         targets: np.ndarray,
         slots: np.ndarray | None = None,
     ) -> list[ReadScores]:
-        """Log-probabilities `[e]` of target tokens, in chunks, not waited for.
+        """Computes log-probabilities `[e]` of target tokens in chunks, without waiting for them.
 
         Args:
-            h: `[b t, d]` hidden states of which `slots` are read, or `[m, d]` without them.
-            reads: `[e]` which of them each read is after, ascending.
-            targets: `[e]` token that is read there.
-            slots: `[m]` which hidden states are read; all, where it is None.
+            h: hidden states `[b t, d]` of all slots; or `[m, d]` of read slots if `slots` is None.
+            reads: `[e]` index of the hidden state that each read follows, ascending.
+            targets: `[e]` token that each read scores.
+            slots: `[m]` indices of the read slots, or None.
         """
-        # Each token is unembedded once; powers of two keep the compiled programs few.
+        # Each token is unembedded once. Powers of two keep the number of compiled programs small.
         tokens, indices = np.unique(targets, return_inverse=True)
         tokens = np.pad(tokens, (0, max(8, power(len(tokens))) - len(tokens)))
-        # On a mesh the devices share the vocabulary, and each has all of its part at once.
+        # On a mesh, each device computes its part of the vocabulary at once.
         home, vocabulary = sharding.replicated(self._mesh), self._vocabulary
         spans = VOCABULARY_SPAN if home is None else {}
         words = spans.get(jax.default_backend(), vocabulary) if self._normalized else None
         scores: list[ReadScores] = []
         for start in range(0, int(reads[-1]) + 1, MAX_READS):
             count = min(MAX_READS, int(reads[-1]) + 1 - start)
-            padding = (0, -count % READ_STEP)  # to a multiple of `READ_STEP`
+            padding = (0, -count % READ_STEP)
             if slots is None:
                 states = np.pad(h[start : start + count], (padding, (0, 0)))
             else:
                 states = programs.take(h, np.pad(slots[start : start + count], padding))
-            # reads of these states
+            # These reads follow the states of this chunk.
             first, last = np.searchsorted(reads, (start, start + count)).tolist()
-            size = power(last - first) - (last - first)  # to a power of two
+            size = power(last - first) - (last - first)
             after = np.pad(reads[first:last] - start, (0, size))
             picked = np.pad(indices[first:last], (0, size))
             with self._precision():
@@ -291,16 +294,16 @@ class Forward:
         return scores
 
     def _run_prefix(self, tokens: list[int]) -> None:
-        """Run the shared tokens from where they differ from the prefix that was run last."""
+        """Runs the shared tokens, from where they differ from the prefix that ran last."""
         before, cache = self.prefix
-        if tokens == before:  # run already
+        if tokens == before:
             return
         if not tokens:
             self.prefix = PrefixCache([], ())
             return
         start = min(len(commonprefix([before, tokens])), len(tokens) - 1)  # noqa: RUF071
         if start < STEP:
-            start, cache = 0, ()  # what little is common is not worth another cache's size
+            start, cache = 0, ()  # A short common part is not worth a program of another size.
         size = -(-len(tokens) // STEP) * STEP  # positions of the cache
         while start < len(tokens):
             chunk = tokens[start : start + PREFIX_CHUNK]
@@ -316,37 +319,38 @@ class Forward:
 
 
 def budget(checkpoint: Checkpoint, logits: bool) -> int:
-    """Token positions of a batch on the devices that hold a checkpoint.
+    """Returns the token positions of a batch on the devices that hold a checkpoint.
 
-    `logits` says that attention keeps a float32 logit for each head and pair at once.
+    `logits` is True if attention keeps a float32 logit for each head and pair at once.
     """
     if jax.default_backend() == "cpu":
         return CPU_POSITIONS
     config, mesh = checkpoint.config, checkpoint.mesh
     state = jax.tree_util.tree_leaves_with_path(nnx.state(checkpoint.model))
-    # Outputs of all matrices, a layer's share of them.
+    # Outputs of all matrices, divided by the layers.
     outputs = [leaf.shape[-1] for path, leaf in state if "kernel" in jax.tree_util.keystr(path)]
     written = sum(outputs) // config.layers
-    keys = min(BUDGETED_KEYS, config.positions) if logits else 0  # no longer than the longest
+    keys = min(BUDGETED_KEYS, config.positions) if logits else 0
     size = 4 if checkpoint.dtype == "float32" else 2  # bytes of a number
-    a_position = position_bytes(config.width, written, config.heads * keys, size) + keys  # the mask
-    rows = 1 if mesh is None else mesh.shape["data"]  # which share the rows
-    # All processes run the same programs, so the batches of the one with the least memory.
+    # Each key has one byte in the mask.
+    a_position = position_bytes(config.width, written, config.heads * keys, size) + keys
+    rows = 1 if mesh is None else mesh.shape["data"]  # devices that share the rows
+    # All processes run the same programs, so the least memory of all processes decides.
     free = multihost_utils.process_allgather(np.float32(memory.available(jax.local_devices()[0])))
     return rows * positions(float(np.min(free)), a_position)
 
 
 def position_bytes(width: int, written: int, pairs: int, size: int) -> int:
-    """Bytes that a position takes while a layer runs, and its hidden state until it is read.
+    """Estimates the bytes that a position takes while a layer runs, with its hidden state.
 
-    Twice what the layer's matrices write for it (a result and what is made of it, such as rotated
-    queries or the MLP's product), the residual and its norm in float32, and of each logit itself
-    and its exponential.
+    Each output of the layer's matrices counts twice, for itself and a derived array, such as
+    rotated queries or the MLP's product. The residual and its norm are float32. Each logit counts
+    twice, for itself and its exponential.
 
     Args:
         width: Hidden size.
-        written: Numbers that the matrices of one layer write for a position.
-        pairs: Logits of attention that are kept for a position.
+        written: Outputs of one layer's matrices for a position.
+        pairs: Attention logits that are kept for a position.
         size: Bytes of a number.
 
     >>> position_bytes(width=1024, written=12_288, pairs=0, size=2)  # Qwen3-0.6B, no logits kept
@@ -356,29 +360,29 @@ def position_bytes(width: int, written: int, pairs: int, size: int) -> int:
 
 
 def positions(free: float, a_position: int) -> int:
-    """The power of two of positions that half of the free bytes hold, within the two bounds.
+    """Returns the power of two of positions that fit in half of the free bytes, within bounds.
 
-    Half, because a second batch waits while one runs, and programs need room of their own.
+    The other half is for a second batch that waits, and for the programs' own memory.
 
     >>> positions(100e9, 63_488), positions(2e9, 63_488), positions(1e6, 63_488)
     (65536, 8192, 128)
     """
-    fit = min(free / 2 / a_position, MAX_POSITIONS)  # free may be infinite
+    fit = min(free / 2 / a_position, MAX_POSITIONS)  # `free` may be infinite.
     return max(MIN_POSITIONS, 1 << (int(fit).bit_length() - 1)) if fit >= 1 else MIN_POSITIONS
 
 
 def halve(positions: int, error: Exception, length: int) -> int:
-    """Half the positions if a batch was out of memory; other errors go on.
+    """Halves the positions if a batch ran out of memory, and raises any other error again.
 
     Args:
         positions: Positions of the batch that failed.
-        error: What was raised.
+        error: The error of the batch.
         length: Positions of one sequence of the batch.
 
     Raises:
         InputError: the batch was a single sequence.
     """
-    if "RESOURCE_EXHAUSTED" not in str(error):  # XLA's name for it
+    if "RESOURCE_EXHAUSTED" not in str(error):  # XLA's name of this error
         raise error
     if positions < 2 * length:
         raise InputError(
@@ -390,5 +394,5 @@ def halve(positions: int, error: Exception, length: int) -> int:
 
 
 def wait(scores: Sequence[ReadScores]) -> np.ndarray:
-    """Log-probabilities `[e]` of all chunks."""
+    """Waits for the log-probabilities `[e]` of all chunks."""
     return np.concatenate([np.asarray(log_probs)[:reads] for log_probs, reads in scores])

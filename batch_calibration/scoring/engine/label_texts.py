@@ -1,4 +1,4 @@
-"""The skeleton of every scorer, and labels of several texts, whose scores are summed."""
+"""The base class of all scorers, and labels of several texts with summed probabilities."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -15,15 +15,15 @@ Batches = Iterator[tuple[list[int], np.ndarray]]
 
 
 class Asked(NamedTuple):
-    """One call of `score`.
+    """The arguments of one call of `score`.
 
     Attributes:
-        inputs: what is scored.
-        labels: as the caller gave them.
+        inputs: texts or images to score.
+        labels: labels as the caller passed them.
         forms: the texts of all labels in one list.
-        counts: how many of them each label has.
+        counts: number of texts of each label.
         progress: called with the number of rows done so far.
-        finished: rows that are scored already, and where batches are kept.
+        finished: rows with scores from an earlier run; it also stores new batches.
     """
 
     inputs: Inputs
@@ -35,12 +35,16 @@ class Asked(NamedTuple):
 
 
 Part = tuple[int, Sequence[int], Callable[[set[int]], Batches]]
-"""Some rows whose texts are tokenized: the number of the first, the tokens of each prompt, and
-rows of the part that are finished -> the others and their scores, batch by batch."""
+"""A part of the rows, tokenized: the index of its first row, the token count of each prompt, and a
+function. The function takes the finished rows of the part and yields the others with their
+scores."""
 
 
 def flatten(labels: scoring.LabelTexts) -> tuple[list[str], list[int]]:
-    """All texts of all labels, and how many each label has; `InputError` where one has none.
+    """Returns all texts of all labels in one list, and the number of texts of each label.
+
+    Raises:
+        InputError: a label has no text.
 
     >>> flatten([" good", (" bad", " poor")])
     ([' good', ' bad', ' poor'], [1, 2])
@@ -52,19 +56,19 @@ def flatten(labels: scoring.LabelTexts) -> tuple[list[str], list[int]]:
 
 
 def sum_probabilities(log_probs: scoring.LogProbs, counts: Sequence[int]) -> scoring.LogProbs:
-    """Scores `[n, sum(counts)]` of texts, summed to labels `[n, k]`: log sum_f p(f), in nats.
+    """Sums scores `[n, sum(counts)]` of texts to scores `[n, k]` of labels: log sum p, in nats.
 
     >>> sum_probabilities(np.log(np.float32([[0.1, 0.2, 0.4]])), [2, 1]).round(3).tolist()
     [[-1.2039999961853027, -0.9160000085830688]]
     """
-    if len(counts) == log_probs.shape[1]:  # one text each: bit for bit as they are
+    if len(counts) == log_probs.shape[1]:  # One text a label: the scores stay as they are.
         return log_probs
     forms_of_labels = np.split(log_probs, np.cumsum(counts)[:-1], axis=1)  # k times [n, forms]
     return np.stack([np.logaddexp.reduce(forms, axis=1) for forms in forms_of_labels], axis=1)
 
 
 def average_embeddings(embeddings: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-    """Unit vectors `[sum(counts), d]` of texts, averaged to labels `[k, d]`: unit means."""
+    """Averages unit vectors `[sum(counts), d]` of texts to unit vectors `[k, d]` of labels."""
     if len(counts) == len(embeddings):
         return embeddings
     forms_of_labels = np.split(embeddings, np.cumsum(counts)[:-1])
@@ -73,16 +77,16 @@ def average_embeddings(embeddings: np.ndarray, counts: Sequence[int]) -> np.ndar
 
 
 class LabelScorer:
-    """A scorer whose `score` is here: it takes the labels apart, and sums the texts of each label.
+    """The base class of scorers: `score` flattens the labels and sums the texts of each label.
 
-    A language model gives `_parts`, the rows part by part; another scorer its own `_score`.
+    A subclass for a language model implements `_parts`; another subclass implements `_score`.
 
     Attributes:
-        notes: sentences to print once the run is over.
+        notes: sentences to print after the run.
 
     Args:
-        reader: the network or server, as sentences begin with it.
-        batch_size: most rows in a batch.
+        reader: the name of the network or server, with which its error messages begin.
+        batch_size: maximum rows in a batch.
     """
 
     def __init__(self, reader: str, batch_size: int = 1):
@@ -100,13 +104,14 @@ class LabelScorer:
         progress: Callable[[int], None] | None = None,
         finished: Finished = NOTHING_FINISHED,
     ) -> LabelScores:
-        """Score each label for each input, as `Scorer.score` says; the class says what is refused.
+        """Scores each label for each input, as `Scorer.score` does.
 
         Returns:
             `log_probs [n k]` in nats and the inputs' token counts `[n]`, rows in the order given.
 
         Raises:
-            InputError: inputs or labels that the model cannot score; a score that is not a number.
+            InputError: the model cannot score an input or a label; a score is not a finite number.
+                The class lists further cases.
         """
         forms, counts = flatten(labels)
         notify = progress or (lambda _: None)
@@ -115,13 +120,13 @@ class LabelScorer:
     def _texts(self, inputs: Inputs) -> Sequence[str]:
         if isinstance(inputs, ImageInputs):
             raise InputError(
-                f"{self._reader} reads text alone; score images with DualEncoder and a CLIP "
+                f"{self._reader} reads only text; score images with DualEncoder and a CLIP "
                 "checkpoint."
             )
         return inputs
 
     def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[Part]:
-        """Rows part by part, of a language model; a scorer with its own `_score` has none."""
+        """Yields the tokenized parts of the rows. Scorers with their own `_score` have no parts."""
         raise NotImplementedError
 
     def _score(self, asked: Asked) -> LabelScores:
@@ -151,27 +156,28 @@ def run_by_length(
     labels: Sequence[Sequence[Sequence[int]]],
     done: set[int],
 ) -> Batches:
-    """Scores of a network that turns positions otherwise beyond `first_length` (longrope).
+    """Scores rows with a network that changes its rotary frequencies for long sequences (longrope).
 
-    Transformers turns all positions of a sequence by its length, and lm-evaluation-harness at
-    batch size 1 asks about one label at a time: the prompt and the label but its last token. So a
-    row's score depends on no other row, and its labels may differ in the network.
+    Transformers chooses the frequencies by the length of the whole sequence. lm-evaluation-harness
+    at batch size 1 scores one label at a time and feeds the prompt and the label without its last
+    token. A row's score therefore depends on no other row, and labels of one row may use different
+    networks.
 
     Args:
-        run: the labels wanted `[rows, k]`, rows, those done, and whether their sequences are
-            beyond `first_length` -> indices into the rows, and scores `[b, k]`.
-        first_length: tokens.
+        run: maps the wanted labels `[rows, k]`, the rows, the finished rows, and whether the
+            sequences are beyond `first_length`, to indices into the rows and scores `[b, k]`.
+        first_length: number of tokens up to which the network uses its short frequencies.
         prompts: token ids of each row.
         labels: token ids of each label of each row.
-        done: rows to leave out.
+        done: rows to skip.
     """
     is_long = np.zeros((len(labels), len(labels[0])), bool)
     for row, (prompt, tokens) in enumerate(zip(prompts, labels, strict=True)):
         is_long[row] = len(prompt) + np.array(list(map(len, tokens))) - 1 > first_length
-    by_short: dict[int, np.ndarray] = {}  # scores of rows that need both
+    by_short: dict[int, np.ndarray] = {}  # scores of rows that need both networks
     for beyond, is_wanted in ((False, ~is_long), (True, is_long)):
         rows = np.flatnonzero(is_wanted.any(axis=1)).tolist()
-        if not rows:  # none is so long, or none so short
+        if not rows:  # All sequences are on the other side of `first_length`.
             continue
         done_here = {index for index, row in enumerate(rows) if row in done}
         for indices, scores in run(is_wanted[rows], rows, done_here, beyond):
@@ -182,7 +188,7 @@ def run_by_length(
                     complete[row] = row_scores
                 elif not beyond:
                     by_short[row] = row_scores
-                elif row in by_short:  # not there where the row was done before
+                elif row in by_short:  # An earlier run may have finished the row.
                     complete[row] = np.where(is_wanted[row], row_scores, by_short.pop(row))
             if complete:
                 yield list(complete), np.stack(list(complete.values()))
@@ -191,7 +197,7 @@ def run_by_length(
 def refuse_infinite(
     scores: np.ndarray, rows: Sequence[int], labels: Sequence[str], kind: str
 ) -> None:
-    """Refuse scores `[rows, labels]` that are not finite numbers, and name the first of them."""
+    """Raises if scores `[rows, labels]` are not all finite, and names the first that is not."""
     wrong = np.argwhere(~np.isfinite(scores))
     if len(wrong):
         row, label = wrong[0]
@@ -200,9 +206,9 @@ def refuse_infinite(
 
 
 def too_long(row: int, tokens: int, needed: int, positions: int) -> InputError:
-    """The error of a prompt of so many tokens that needs more positions than the model has."""
+    """Returns the error for a prompt that needs more positions than the model has."""
     return InputError(
         f"row {row}: a prompt of {tokens} tokens needs {needed} positions with its labels, but "
-        f"the model has {positions}; say {spell('over_long', 'drop_shots')}, use fewer or shorter "
+        f"the model has {positions}; set {spell('over_long', 'drop_shots')}, use fewer or shorter "
         "demonstrations, or cut the text."
     )

@@ -12,19 +12,23 @@ from batch_calibration.scoring.engine.batches import bucket
 from batch_calibration.scoring.engine.trie import Trie
 
 SHORTEST = 128
-"""The shortest sequence: attention costs its square, but rows pack worse in a short one."""
+"""The minimum slots of a sequence. Attention costs the square of the length, but rows pack worse
+into short sequences."""
 LENGTHS = (SHORTEST, 2 * SHORTEST, 5 * SHORTEST)
-"""Sequences are at least this long, whichever costs the least: two rows of 300 fit in the last."""
+"""Candidate minimum lengths of sequences, in slots; the cheapest is used. Two rows of 300 tokens
+fit in the last."""
 SHARED_FRACTIONS = (2.0, 0.2, 0.0)
-"""Rows lie together that share this part of their tokens with the row before: none do, rows of one
-premise or passage, and all that begin with one word. The best packing is taken."""
+"""Candidate fractions of its tokens that a row must share with the row before to be packed with it.
+With 2, no rows are packed together; with 0.2, rows with a common premise or passage; with 0, all
+rows with a common first token. The cheapest packing is used."""
 QUADRATIC_SLOTS = 1500
-"""Slots of a sequence in which attention costs as much as all else: about the median of the six
-networks of `python -m benchmarks.parts`, where it takes 3 to 12 % at 128 slots."""
+"""Sequence length, in slots, at which attention costs as much as the rest of the network. This is
+about the median of the six networks of `python -m benchmarks.parts`, where attention takes 3 to
+12 % of the time at 128 slots."""
 
 
 class PackedSequence(NamedTuple):
-    """Consecutive rows in `length` slots."""
+    """Rows that share a sequence of `length` slots."""
 
     length: int  # slots
     rows: list[int]
@@ -33,17 +37,29 @@ class PackedSequence(NamedTuple):
 class Layout(NamedTuple):
     """A batch of `b` packed sequences of `t` slots.
 
-    Rows are trees in preorder (prompts are chains that branch where they differ, the label trie
-    hangs from a prompt's last token), so that slot `i` sees slot `j` if `j <= i < ends[j]`:
-    causality, tries, rows and padding in one.
+    The rows of a sequence are trees in preorder. A prompt branches off the prompt before it where
+    the two differ, and a label trie branches off the prompt's last token. Slot `i` therefore sees
+    slot `j` if `j <= i < ends[j]`. This rule covers causality, tries, rows and padding.
+
+    In the example of `lay_out`, each bar covers the slots that see its first slot:
+
+        slot       0   1   2   3   4   5   6   7   8   9
+        token     10  11  12   7  13  14   7  20   7   0
+        ends       7   7   4   4   7   7   7   9   9  10
+        0         [--------------------------)              prefix that A and B share
+        1             [----------------------)
+        2                 [------)                          rest of A and its label token
+        4                         [----------)              rest of B and its label token
+        7                                     [------)      C and its label token
+        9                                             [--)  padding sees only itself
 
     Attributes:
         tokens: `[b, t]` token ids.
-        positions: `[b, t]` tokens before each in its sequence.
-        ends: `[b, t]` slot after the last that sees each slot.
-        slots: `[m]` slots that are read, counted through all sequences.
-        reads: `[e]` which of them each read is at, ascending.
-        targets: `[e]` token that is read there.
+        positions: `[b, t]` number of tokens before each token in its prompt and label.
+        ends: `[b, t]` index after the last slot that sees each slot.
+        slots: `[m]` slots that are read, as indices into all `b * t` slots.
+        reads: `[e]` index into `slots` of each read, ascending.
+        targets: `[e]` token that each read scores.
     """
 
     tokens: np.ndarray
@@ -55,7 +71,7 @@ class Layout(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """Rows that lie together in `slots` slots, each a branch of the row before it."""
+    """Rows that are packed together in `slots` slots; each branches off the row before it."""
 
     slots: int
     rows: list[int]
@@ -64,39 +80,39 @@ class _Item(NamedTuple):
 def pack_prompts(
     rows: Sequence[int], prompts: Sequence[list[int]], shared: int, extra: Sequence[int], most: int
 ) -> list[PackedSequence]:
-    """Rows into sequences by best fit, from long to short, up to `most` in one; long ones first.
+    """Packs rows into sequences by best fit, long rows first, and returns long sequences first.
 
-    Of several ways to lay rows with common prefixes together, in sequences of several lengths, the
-    one that costs the least.
+    Compares several minimum lengths and several ways to group rows with common prefixes. Returns
+    the cheapest packing.
 
     Args:
-        rows: which of the prompts.
-        prompts: token ids, the first `shared` of which are run apart.
-        shared: how many tokens that is.
-        extra: slots that each prompt needs for its labels.
-        most: rows in a sequence.
+        rows: indices of the prompts to pack.
+        prompts: token ids; the first `shared` of each are run separately.
+        shared: number of tokens in the shared prefix.
+        extra: slots that each prompt needs for its label trie.
+        most: maximum rows in a sequence.
 
     >>> prompts = [[1] * 40, [2] * 100, [3] * 200, [4] * 30]
     >>> [tuple(packed) for packed in pack_prompts([0, 1, 2, 3], prompts, 0, [0] * 4, 64)]
     [(256, [2, 0]), (128, [1]), (128, [3])]
     """
-    # In lexicographic order each row shares the most with its neighbours.
+    # In lexicographic order, each row shares the longest prefix with its neighbors.
     order = sorted(rows, key=prompts.__getitem__)
     branches = [0, *[branch(prompts[a], prompts[b], shared) for a, b in pairwise(order)]]
     shortest_row = min(map(len, map(prompts.__getitem__, rows))) - shared
     head = min([*branches[1:], shortest_row - 1]) if len(order) > 1 else 0
     need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}  # slots
-    # the length of a sequence of its own
+    # The length of a sequence that holds only this row.
     alone = {row: bucket(head + slots, SHORTEST) for row, slots in need.items()}
     own = (np.array(branches) - head).tolist()
 
     def lay_together(fraction: float, length: int) -> list[_Item]:
-        """Neighbours in `order` as one item where enough of a row is common."""
+        """Merges neighbors in `order` into one item if they share enough of their tokens."""
         units: list[_Item] = []
         for row, common in zip(order, own, strict=True):
             slots = need[row] - common
             if units and common and common >= fraction * need[row] and len(units[-1].rows) < most:
-                # Small items fit best where little is won by large ones.
+                # With fraction 0, large items save little and small items pack better.
                 room = (max(length, alone[row]) - head) // (1 if fraction else 2)
                 if units[-1].slots + slots <= room:
                     units[-1] = _Item(units[-1].slots + slots, [*units[-1].rows, row])
@@ -104,7 +120,7 @@ def pack_prompts(
             units.append(_Item(need[row], [row]))
         return units
 
-    # Where a sequence takes one row, none lie together.
+    # With one row per sequence, there is nothing to merge.
     fractions = SHARED_FRACTIONS[:1] if most == 1 else SHARED_FRACTIONS
     plans = []
     for fraction, length in product(fractions, LENGTHS):
@@ -117,7 +133,7 @@ def pack_prompts(
 
 
 def branch(before: list[int], prompt: list[int], shared: int) -> int:
-    """Tokens after `shared` that a prompt has in common with the one before; its last never."""
+    """Counts the tokens after `shared` that two prompts share, without the last of `prompt`."""
     most = min(len(before), len(prompt) - 1)
     for i in range(shared, most):
         if before[i] != prompt[i]:
@@ -126,9 +142,9 @@ def branch(before: list[int], prompt: list[int], shared: int) -> int:
 
 
 def _fit(units: list[_Item], head: int, shortest: int, most: int) -> list[PackedSequence]:
-    """Items into sequences that begin with the `head` that all rows share."""
+    """Fits items into sequences that begin with the `head` tokens that all rows share."""
     sequences: list[PackedSequence] = []
-    # Of sequences with room: free slots, the latest change first, which sequence; kept in order.
+    # Sequences with room, sorted: free slots, negated time of the last change, index.
     spare: list[tuple[int, int, int]] = []
     longest_first = sorted([(-unit.slots, unit.rows) for unit in units])
     for change, (negative_slots, rows) in enumerate(longest_first):
@@ -153,19 +169,34 @@ def lay_out(
     prompts: Sequence[list[int]],
     tries: Sequence[Trie],
 ) -> Layout:
-    """Up to `size` sequences of one length, their rows without the first `shared` tokens."""
-    length = sequences[0].length  # that of all
-    tokens = np.zeros((size, length), np.int32)  # 0 where nothing lies
+    """Lays out up to `size` sequences of one length, without the first `shared` tokens of each row.
+
+    After the shared tokens `1 2`, the prompts A = `10 11 12`, B = `10 11 13 14` and C = `20`, each
+    with the labels `7 8`, `7 9` and `5`, give this sequence of prompt (p) and trie (t) tokens:
+
+        slot       0   1   2   3   4   5   6   7   8   9 ...
+        token     10  11  12   7  13  14   7  20   7   0 ...
+        row       AB  AB   A   A   B   B   B   C   C  padding
+        part       p   p   p   t   p   p   t   p   t
+        position   2   3   4   5   4   5   6   2   3   0 ...
+        reads            5,7 8,9     5,7 8,9 5,7 8,9
+
+    B shares `10 11` with A and branches off there. The last token of a prompt is read for the first
+    token of each label (`5` or `7`); the trie's token `7` is read for the second token (`8` or
+    `9`).
+    """
+    length = sequences[0].length  # All sequences have this length.
+    tokens = np.zeros((size, length), np.int32)  # 0 is padding.
     positions = np.zeros((size, length), np.int32)
     ends = np.broadcast_to(np.arange(1, length + 1, dtype=np.int32), (size, length)).copy()
     slots, reads, targets = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     read_count = 0
     for number, packed in enumerate(sequences):
         start, before = 0, list[int]()
-        chain = np.zeros(0, np.int32)  # where the tokens of the last prompt lie
+        chain = np.zeros(0, np.int32)  # slots of the previous prompt's tokens
         for row in packed.rows:
             prompt, trie = prompts[row], tries[row]
-            # What the row has in common with the one before is there already: it branches off.
+            # The prefix shared with the row before is laid out already: this row branches off.
             branched = branch(before, prompt, shared) if before else 0
             new = prompt[shared + branched :]
             middle, end = start + len(new), start + len(new) + len(trie.tokens)
@@ -174,9 +205,9 @@ def lay_out(
             positions[number, start:middle] = range(shared + branched, len(prompt))
             positions[number, middle:end] = len(prompt) + trie.depths
             chain = np.concatenate([chain[:branched], np.arange(start, middle, dtype=np.int32)])
-            ends[number, chain] = end  # a prompt's tokens are seen by all that follows in its row
-            ends[number, middle:end] = middle + trie.ends  # a label's by labels that it begins
-            # the prompt's last token, then the nodes
+            ends[number, chain] = end  # The rest of the row sees the prompt's tokens.
+            ends[number, middle:end] = middle + trie.ends  # Only a node's subtree sees it.
+            # Labels are read at the prompt's last token and at the nodes.
             read = np.append(chain[-1:], np.arange(middle, end, dtype=np.int32))
             slots.append(number * length + read)
             reads.append(read_count + trie.slots)

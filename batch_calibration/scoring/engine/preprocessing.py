@@ -1,4 +1,4 @@
-"""Prepares images for a vision tower: decodes ahead in threads, resizes, crops, normalizes."""
+"""Prepares images for a vision tower: decodes them in threads, resizes, crops, normalizes."""
 
 import io
 import math
@@ -25,24 +25,26 @@ if TYPE_CHECKING:
 
 OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)
 OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
-"""Channel means and deviations of CLIP's training images (Radford et al. 2021, their code)."""
+"""Channel means and standard deviations of CLIP's training images (Radford et al. 2021, their
+code)."""
 MAX_PIXELS = 100_000_000
-"""The largest image that is decoded: 300 MB as RGB."""
+"""Maximum pixels of an image that is decoded: 300 MB as RGB."""
 LARGE_PIXELS = 20_000_000
-"""Images of more pixels are decoded one at a time, so that not every thread holds one."""
+"""Larger images are decoded one at a time, so that only one thread holds one."""
 OPEN_LOCK, LARGE_LOCK = Lock(), Lock()
 REQUIRED_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
 
 
 class Preprocessing(NamedTuple):
-    """The steps by which a checkpoint prepares an image, in order.
+    """The steps that prepare an image for a checkpoint, in order.
 
     Attributes:
-        edge: Length of the shorter side after resizing, aspect kept; or height and width.
-        crop: Height and width that are cut from the middle.
+        edge: Length of the shorter side after resizing at constant aspect ratio; or height and
+            width.
+        crop: Height and width of the center crop.
         resample: Pillow's number of the filter; 3 is bicubic.
-        mean: What is subtracted from each channel, of values from 0 to 1.
-        std: What each channel is then divided by.
+        mean: Value subtracted from each channel, on a scale from 0 to 1.
+        std: Divisor of each channel after that.
     """
 
     edge: int | tuple[int, int]
@@ -53,7 +55,7 @@ class Preprocessing(NamedTuple):
 
 
 class DecodedImages(NamedTuple):
-    """Images that were read, in the order given, and a sentence on each that cannot be."""
+    """Decoded images in the order given, and a sentence on each image that cannot be read."""
 
     rows: list[int]
     pixels: np.ndarray
@@ -61,10 +63,10 @@ class DecodedImages(NamedTuple):
 
 
 def load_preprocessing(directory: Path) -> Preprocessing:
-    """Read `preprocessor_config.json`, or the part of `processor_config.json` that says the same.
+    """Reads `preprocessor_config.json`, or the same settings from `processor_config.json`.
 
     Raises:
-        InputError: no file, or one that asks for steps that are not done here.
+        InputError: the file is missing, or leaves out a step that this package always applies.
     """
     path = directory / "preprocessor_config.json"
     if not path.is_file() and (directory / "processor_config.json").is_file():
@@ -73,12 +75,12 @@ def load_preprocessing(directory: Path) -> Preprocessing:
     raw = raw.get("image_processor", raw)
     if off := [step for step in REQUIRED_STEPS if not raw.get(step, True)]:
         raise InputError(
-            f"{path}: {', '.join(off)} is false; images are resized, cropped and normalized "
-            "here, and the numbers would not be the model's."
+            f"{path}: {', '.join(off)} is false; this package always resizes, crops and "
+            "normalizes images, so its scores would differ from the model's."
         )
     edge = raw.get("size", 224)
     if isinstance(edge, dict):
-        # files of 2022 and later
+        # Files since 2022 hold a table here.
         edge = edge.get("shortest_edge") or (edge.get("height"), edge.get("width"))
     crop: Any = raw.get("crop_size", edge)
     crop = (crop.get("height"), crop.get("width")) if isinstance(crop, dict) else crop
@@ -94,23 +96,24 @@ def load_preprocessing(directory: Path) -> Preprocessing:
 
 
 def prepare_image(encoded: bytes, name: str, preprocessing: Preprocessing) -> np.ndarray:
-    """An encoded image as uint8 pixels `[h, w, 3]`, resized and cropped.
+    """Decodes an image to uint8 pixels `[h, w, 3]`, resized and cropped.
 
-    As transformers' Pillow processor does: the first frame, on white where it is transparent, EXIF
-    rotation ignored; unlike it, 16 bits of gray are scaled to 8 and not clipped.
+    Follows transformers' Pillow processor: it takes the first frame, puts transparent parts on
+    white and ignores EXIF rotation. Unlike transformers, it scales 16-bit gray to 8 bits instead of
+    clipping.
 
     Raises:
-        InputError: what cannot be decoded, or is larger than 100 megapixels.
+        InputError: the image cannot be decoded, or has more than 100 megapixels.
     """
-    # A broken file raises whatever its decoder does.
+    # Decoders raise many kinds of errors on a broken file.
     with answering(Exception, name, "an image", "replace it or take it out"):
         image = _open(encoded, name)
         size = _resized(image.size, preprocessing.edge)
         if math.prod(size) > MAX_PIXELS:
             raise InputError(
-                f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels, too long "
-                "for its width: resized it would have more than "
-                f"{MAX_PIXELS // 10**6} million; cut it."
+                f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels is too long "
+                "for its width: after resizing it would have more than "
+                f"{MAX_PIXELS // 10**6} million pixels; crop it."
             )
         is_large = max(math.prod(image.size), math.prod(size)) > LARGE_PIXELS
         with LARGE_LOCK if is_large else nullcontext():
@@ -119,30 +122,30 @@ def prepare_image(encoded: bytes, name: str, preprocessing: Preprocessing) -> np
 
 
 def _open(encoded: bytes, name: str) -> "Image.Image":
-    """A Pillow image whose size is known and whose pixels are not read yet."""
+    """Opens a Pillow image with its size, before its pixels are read."""
     from PIL import Image
 
-    # Filters of warnings are the whole process's, and this is a thread among others.
+    # Warning filters belong to the whole process, so the threads take turns.
     with OPEN_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         image = Image.open(io.BytesIO(encoded))
     if math.prod(image.size) > MAX_PIXELS:
         raise InputError(
-            f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels; at most "
-            f"{MAX_PIXELS // 10**6} million are decoded: scale it down."
+            f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels exceeds the limit "
+            f"of {MAX_PIXELS // 10**6} million; scale it down."
         )
     return image
 
 
 def _rgb(image: "Image.Image", name: str) -> "Image.Image":
-    """The image in 8 bits of red, green and blue."""
+    """Converts an image to 8-bit RGB."""
     from PIL import Image
 
     if image.mode.startswith("I"):
         deep = np.asarray(image).astype(np.int32)
         if deep.min() < 0 or deep.max() > 65535:
-            raise InputError(f"{name}: gray values beyond 16 bits; save it with 8 or 16.")
-        # 65535 / 255 = 257, rounded
+            raise InputError(f"{name}: gray values beyond 16 bits; save it with 8 or 16 bits.")
+        # 65535 / 255 = 257; adding 128 rounds to nearest.
         image = Image.fromarray(((deep + 128) // 257).astype(np.uint8))
     elif image.mode == "F":
         raise InputError(f"{name}: an image of floating point numbers; save it with 8 bits.")
@@ -153,15 +156,15 @@ def _rgb(image: "Image.Image", name: str) -> "Image.Image":
 
 
 def _resized(size: tuple[int, int], edge: int | tuple[int, int]) -> tuple[int, int]:
-    """Width and height of an image of `size` (width, height) after resizing."""
+    """Returns width and height of an image of `size` (width, height) after resizing."""
     if isinstance(edge, tuple):
-        return edge[1], edge[0]  # of height and width
+        return edge[1], edge[0]  # `edge` is (height, width).
     short = min(size)  # pixels of the shorter side
     return int(edge * size[0] / short), int(edge * size[1] / short)
 
 
 def _cropped(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
-    """The middle of `pixels [h, w, 3]`, black where it is smaller."""
+    """Crops the center of `pixels [h, w, 3]`, padded with black if it is too small."""
     lacking = [max(0, size - have) for size, have in zip(crop, pixels.shape, strict=False)]
     if any(lacking):
         # The odd pixel comes first, as in transformers.
@@ -174,7 +177,7 @@ def _cropped(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
 def decode_batches(
     refs: Sequence[ImageRef], how: Preprocessing, size: int
 ) -> Iterator[DecodedImages]:
-    """Batches of up to `size` images, decoded ahead in threads, few at a time in memory."""
+    """Yields batches of up to `size` images; threads decode ahead, with few images in memory."""
 
     def read(ref: ImageRef) -> np.ndarray:
         return prepare_image(ref.read(), str(ref), how)
@@ -183,7 +186,7 @@ def decode_batches(
         pixels = np.zeros((size, *how.crop, 3), np.uint8)
         rows: list[int] = []
         failed: dict[int, str] = {}
-        # Two batches are decoded ahead.
+        # The images of up to two batches are decoded ahead.
         begun = (pool.submit(read, ref) for ref in refs)
         for row, future in enumerate(behind(begun, 2 * size - 1)):
             try:
@@ -199,6 +202,6 @@ def decode_batches(
 
 
 def normalize(pixels: jax.Array, how: Preprocessing) -> jax.Array:
-    """Pixels `[..., 3]` from 0 to 255 as the tower takes them, in float32."""
+    """Scales pixels `[..., 3]` from 0 to 255 to the tower's float32 input."""
     scaled = pixels.astype(jnp.float32) / 255
     return (scaled - jnp.array(how.mean, jnp.float32)) / jnp.array(how.std, jnp.float32)

@@ -1,4 +1,4 @@
-"""Compiled programs of `CausalLM`: prefill a prefix, run packed sequences, read log-probs."""
+"""Compiled programs of a causal network: prefill a prefix, run packed sequences, read scores."""
 
 from collections.abc import Hashable
 from functools import partial
@@ -18,22 +18,22 @@ from batch_calibration.scoring.models.layers import Span
 State = nnx.State[Hashable, object]
 Graph = nnx.GraphDef[CausalNetwork]
 Cache = tuple[tuple[jax.Array, jax.Array], ...]
-"""Each layer's keys and values of a prefix, as `append_cache` lays them."""
+"""The keys and values of a prefix in each layer, as `append_cache` lays them out."""
 Kind = Literal["in turn", "at once", "joint"]
-"""The kind of attention: groups of heads in turn or at once, or in JAX's kernel (decision 20)."""
+"""The kind of attention: head groups in turn, all at once, or JAX's fused kernel (decision 20)."""
 
 
 def attention_kind(backend: str, dtype: str, split: bool) -> Kind:
-    """The attention that is the fastest on a backend for networks that compute in `dtype`.
+    """Returns the fastest attention on a backend for networks that compute in `dtype`.
 
-    `split` says that several devices share the heads.
+    `split` is True if several devices share the heads.
 
     >>> attention_kind("gpu", "bfloat16", False), attention_kind("cpu", "bfloat16", False)
     ('joint', 'in turn')
     """
     if split:
         return "at once"
-    # cuDNN computes in 16 bits alone.
+    # cuDNN computes only in 16 bits.
     return "joint" if backend == "gpu" and dtype != "float32" else "in turn"
 
 
@@ -48,12 +48,13 @@ def prefill(
     tokens: jax.Array,
     count: jax.Array,
 ) -> Cache:
-    """Keys and values, in `size` positions, of the first `start` cached tokens and `count` more.
+    """Computes the keys and values of `start` cached tokens and `count` new ones.
 
-    `tokens [1, c]` come after those cached; what lies beyond `count` is padding.
+    They lie in `size` positions. `tokens [1, c]` follow the cached tokens and are padding beyond
+    `count`.
     """
     offset = jnp.arange(tokens.shape[1])  # [c]
-    # padding stays within the network's positions
+    # Padding repeats the last position, so that it stays within the network's positions.
     positions = (start + jnp.minimum(offset, count - 1))[None]
     before = tuple(attention.truncate_cache(*layer, start) for layer in cache)
     ends = jnp.full((1, tokens.shape[1]), tokens.shape[1])
@@ -79,7 +80,7 @@ def forward_packed(
     positions: jax.Array,
     ends: jax.Array,
 ) -> jax.Array:
-    """Hidden states `[b t, d]` of packed sequences, their prompts after the cached prefix."""
+    """Computes the hidden states `[b t, d]` of packed sequences that follow the cached prefix."""
     attend = _attention(cache, positions, ends, kind)
     h = nnx.merge(graph, state).hidden(tokens, positions, attend)
     return h.reshape(-1, h.shape[-1])
@@ -87,7 +88,7 @@ def forward_packed(
 
 @jax.jit
 def take(h: jax.Array, slots: jax.Array) -> jax.Array:
-    """Hidden states `[m, d]` at some of `h [b t, d]`."""
+    """Gathers the hidden states `[m, d]` at `slots` of `h [b t, d]`."""
     return h[slots]
 
 
@@ -103,10 +104,11 @@ def read(
     rows: jax.Array,
     indices: jax.Array,
 ) -> jax.Array:
-    """Log-probabilities `[e]` of `tokens[indices]` after `h[rows]`, a program that tasks share.
+    """Computes log-probabilities `[e]` of `tokens[indices]` after `h[rows]`.
 
-    The softmax's denominator is summed over the `vocabulary`, so many words `at_a_time` that their
-    logits stay in the caches; None leaves it out, and logits are returned.
+    The softmax's denominator is summed over the `vocabulary` in chunks of `at_a_time` words, so
+    that their logits stay in the caches. With None it is left out and logits are returned. Tasks
+    share the compiled program.
     """
     model = nnx.merge(graph, state)
     log_probs = model.unembed(h, tokens)[rows, indices]
@@ -121,13 +123,13 @@ def read(
         total = jax.lax.fori_loop(0, turns, lambda i, sums: add(sums, Span(i * size, size)), none)
         if remainder:
             total = add(total, Span(vocabulary - remainder, remainder))
-        # A probability is at most 1, though its logit and the sum were rounded apart.
+        # The logit and the sum are rounded separately, but a probability is at most 1.
         log_probs = jnp.minimum(log_probs - total[rows], 0)
     return replicate(log_probs, home)
 
 
 def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) -> Attend:
-    """Attention over the shared prefix and within sequences, `ends` as in `Layout`."""
+    """Returns the attention over the shared prefix and within sequences, `ends` as in `Layout`."""
     slot = jnp.arange(ends.shape[1])  # [t]
     mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])  # [b, t, t]
     at_once = kind == "at once"
@@ -146,7 +148,7 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) 
             return own
         flat = q.reshape(-1, *q.shape[2:])
         mean, mass = attention.prefix_attention(flat, *prefix, heads.options, at_once=at_once)
-        # Two softmaxes are one where each weighs as much as its exponentials sum to.
+        # Two softmaxes merge if each is weighted by the sum of its exponentials.
         share = jax.nn.sigmoid(mass.reshape(own_mass.shape) - own_mass)[..., None]
         return own + share.astype(own.dtype) * (mean.reshape(own.shape) - own)
 
@@ -156,13 +158,13 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) 
 def _prefix(
     keys: jax.Array, values: jax.Array, positions: jax.Array, window: int | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """Keys and values of the prefix that a layer can see, and the mask `[n, s]` of its window."""
+    """Returns the prefix's keys and values that a layer sees, and the window's mask `[n, s]`."""
     if window is None:
         return keys, values, None
-    # Queries come after the prefix: what they see of it are its last keys.
+    # Queries follow the prefix, so a window covers only its last keys.
     size = min(window, len(keys))
     first = jnp.clip((values[:, 0, -1] > 0).sum() - size, 0)
     keys, values = (jax.lax.dynamic_slice_in_dim(array, first, size) for array in (keys, values))
-    # Padding weighs nothing, but is the first key again: it must not be the largest either.
+    # Padding repeats the first key with zero weight. The mask keeps its logit from the maximum.
     near = attention.in_window(positions.reshape(-1), first + jnp.arange(size), window)
     return keys, values, near & (values[:, 0, -1] > 0)

@@ -1,4 +1,4 @@
-"""Makes a mesh of devices from one line of text, and places arrays on it."""
+"""Makes a mesh of devices from a line of text, and places arrays on it."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -16,16 +16,17 @@ AXES = ("data", "model")
 
 
 def make_mesh(text: str) -> Mesh | None:
-    """The mesh that `data:4,model:2` describes, over all devices of all processes; None for "".
+    """Makes the mesh that a text such as `data:4,model:2` describes; None for "".
 
-    Rows are shared along `data`; heads, MLPs and vocabulary along `model`.
+    The mesh covers all devices of all processes. The axis `data` splits the rows. The axis `model`
+    splits heads, MLPs and the vocabulary.
 
     Raises:
-        InputError: another form, or another number of devices than there are.
+        InputError: the text has another form, or its sizes do not match the number of devices.
     """
     if not text:
         return None
-    sizes = dict.fromkeys(AXES, 1)  # an axis that is not named has one device
+    sizes = dict.fromkeys(AXES, 1)  # An axis without a size has one device.
     for axis_size in text.split(","):
         name, _, size = axis_size.partition(":")
         if name.strip() not in AXES or not size.strip().isdecimal() or int(size) < 1:
@@ -36,19 +37,19 @@ def make_mesh(text: str) -> Mesh | None:
     if math.prod(sizes.values()) != device_count:
         raise InputError(
             f"{text!r} is a mesh of {math.prod(sizes.values())} devices, but there "
-            f"are {device_count}; give sizes whose product is {device_count}.",
+            f"are {device_count}; give sizes with the product {device_count}.",
             key="mesh",
         )
     return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * 2)
 
 
 def replicated(mesh: Mesh | None) -> NamedSharding | None:
-    """Where an array lies that every device holds whole; None without a mesh."""
+    """Returns the sharding of an array that every device holds whole; None without a mesh."""
     return None if mesh is None else _sharding(mesh)
 
 
 def replicate(array: jax.Array, home: NamedSharding | None) -> jax.Array:
-    """An array of a compiled program, held whole by every device of `home`'s mesh."""
+    """Replicates an array of a compiled program on every device of `home`'s mesh."""
     if home is None:
         return array
     replicated_array: jax.Array = jax.lax.with_sharding_constraint(array, home)  # type: ignore[no-untyped-call]
@@ -56,7 +57,10 @@ def replicate(array: jax.Array, home: NamedSharding | None) -> jax.Array:
 
 
 def shard_rows(mesh: Mesh | None, arrays: Sequence[np.ndarray]) -> Sequence[jax.Array | np.ndarray]:
-    """Arrays whose first axis the devices along `data` share, every process giving its own part."""
+    """Splits the first axis of each array over the devices along `data`.
+
+    Every process provides its own part.
+    """
     if mesh is None:
         return arrays
     home = _sharding(mesh, "data")
@@ -68,12 +72,12 @@ def _sharding(mesh: Mesh, *axes: str) -> NamedSharding:
 
 
 def row_multiple(mesh: Mesh | None) -> int:
-    """The number that a batch's rows must be a multiple of."""
+    """Returns the number that must divide the number of rows in a batch."""
     return 1 if mesh is None else mesh.shape["data"]
 
 
 def agree(names: Sequence[T], chosen: Collection[T]) -> list[T]:
-    """The choice of the first process among `names`, in every process."""
+    """Broadcasts the first process's choice among `names` to every process."""
     if jax.process_count() == 1:
         return list(chosen)
     agreed = multihost_utils.broadcast_one_to_all(np.array([name in chosen for name in names]))
@@ -81,19 +85,19 @@ def agree(names: Sequence[T], chosen: Collection[T]) -> list[T]:
 
 
 def broadcast_number(number: int) -> int:
-    """The number that the first process gives, in every process."""
+    """Broadcasts the number of the first process to every process."""
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.array(number)))
 
 
 def broadcast_rows(rows: Mapping[int, np.ndarray], count: int) -> dict[int, np.ndarray]:
-    """Values of some of `count` rows that the first process has, in every process."""
+    """Broadcasts the first process's values of some of `count` rows to every process."""
     if jax.process_count() == 1:
         return dict(rows)
-    # which the others cannot know
+    # Only the first process knows the width.
     width = broadcast_number(max(map(len, rows.values()), default=0))
-    # one array: rows have no length of their own
+    # All rows have this length, so one array holds them.
     table = np.full((count, width), np.nan, np.float32)
     for row, row_values in rows.items():
         table[row] = row_values

@@ -1,4 +1,4 @@
-"""Counts what prompts cost a model: their tokens and the positions they take with labels."""
+"""Counts the tokens of prompts and the positions that prompts need with their labels."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,18 +14,18 @@ from batch_calibration.scoring.engine.tokens import Encoded, encode, token_ids
 from batch_calibration.scoring.models.files.checkpoint import TokenizerInfo
 
 TOKENIZED_ROWS = 4096
-"""Rows tokenized at a time: memory does not grow with the number of rows."""
+"""Rows tokenized at a time, so that memory does not grow with the number of rows."""
 
 
 class Cost(NamedTuple):
-    """Tokens of some rows: in their texts, and as the scorer runs them."""
+    """Token counts of some rows: tokens of their texts, and tokens that the scorer runs."""
 
     prompts: int
     computed: int
 
 
 class TokenBudget:
-    r"""A tokenizer and the model's positions: all that is known before weights are loaded.
+    r"""A tokenizer and the model's positions, known before the weights are loaded.
 
     Example:
         budget = TokenBudget(load_tokenizer("checkpoints/gpt2"))
@@ -36,26 +36,27 @@ class TokenBudget:
         self.tokenizer_info = tokenizer_info
         tokenizer = tokenizer_info.tokenizer
         pre, normalizer = tokenizer.pre_tokenizer, type(tokenizer.normalizer).__name__
-        # Each token holds a byte or more, of what NFC makes at most three times as long (UAX 15).
+        # A token holds at least one byte. NFC lengthens a text at most three times (UAX 15).
         by_bytes = pre is not None and b'"ByteLevel"' in pre.__getstate__()
         longer = {"NoneType": 1, "NFC": 3}.get(normalizer) if by_bytes else None
         self._tokens_per_byte = longer or math.inf
 
-    # Of the model; and sentences on how it reads texts, which readers of the scores must know.
+    # `notes` are sentences on how the model reads texts, for readers of the scores.
     positions = property(attrgetter("tokenizer_info.positions"))
     notes = property(attrgetter("tokenizer_info.notes"))
 
     def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
-        """Positions that each text and the longest of its labels take, the beginning token's too.
+        """Returns the positions that each text needs with its longest label.
 
-        A label's last token is read, never fed, so it takes none. Rows that fit whatever their
-        tokens are count a token a byte, and only one of them is tokenized, to check the labels.
+        The beginning token counts. A label's last token is read but never fed, so it needs no
+        position. If rows fit even with the largest possible number of tokens, this bound is
+        returned, and only one row is tokenized to check the labels.
         """
         needed: list[int] = []  # positions
         most_of_labels = max(map(self._most_tokens, labels), default=0)
         for start in range(0, len(texts), TOKENIZED_ROWS):
             rows = list(texts[start : start + TOKENIZED_ROWS])  # rendered once
-            # One more is the beginning token.
+            # The added 1 is the beginning token.
             bounds = [1 + self._most_tokens(text) + most_of_labels for text in rows]
             fit = max(bounds) <= self.positions
             exact = []
@@ -66,7 +67,7 @@ class TokenBudget:
         return needed
 
     def _most_tokens(self, text: str) -> float:
-        """The most tokens of a text; infinite where only tokenizing tells, or refuses it."""
+        """Returns an upper bound of a text's tokens; infinity if only the tokenizer can decide."""
         try:
             return self._tokens_per_byte * (1 + len(text.encode())) if text.strip() else math.inf
         except (UnicodeEncodeError, AttributeError):
@@ -77,15 +78,15 @@ class TokenBudget:
         return list(map(len, token_ids(self.tokenizer_info.tokenizer, list(texts), special=True)))
 
     def truncate_left(self, text: str, tokens: int) -> str:
-        """The text from the edge of its token number `tokens` on."""
+        """Cuts the first `tokens` tokens off a text, at the edge of a token."""
         offsets = self.tokenizer_info.tokenizer.encode(text, add_special_tokens=False).offsets
         if tokens >= len(offsets):
             return ""
-        # A character of several tokens begins where its first one does: always cut at least one.
+        # Tokens of one character share its start, so at least one character is cut.
         return text[max(1, offsets[tokens][0]) :]
 
     def boundary(self, text: str, labels: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-        """The prompt's tokens and each label's, as the tokenizer writes them."""
+        """Returns the prompt's tokens and each label's tokens, as the tokenizer writes them."""
         info = self.tokenizer_info
         tokenizer = info.tokenizer
         prompts, ids = encode(tokenizer, [text], labels, info.bos, prefix=info.prefix)
@@ -96,7 +97,7 @@ class TokenBudget:
         return write(prompts[0]), list(map(write, ids[0]))
 
     def cost(self, texts: Sequence[str], labels: Sequence[str]) -> Cost:
-        """Tokens of the texts, and token positions run: shared beginnings once, and tries."""
+        """Counts the tokens of the texts, and the positions run with shared prefixes and tries."""
         read = computed = 0  # tokens
         for prompts, ids in self._encode(texts, labels):
             read += sum(map(len, prompts))
@@ -106,7 +107,7 @@ class TokenBudget:
         return Cost(read, computed)
 
     def cut_cost(self, texts: Sequence[str], max_tokens: int) -> Cost:
-        """Tokens of the texts, and tokens that an encoder runs, which cuts at `max_tokens`."""
+        """Counts the tokens of the texts and the tokens that an encoder runs after its cut."""
         counts = self.token_counts(texts)
         longest = min(max_tokens or self.positions, self.positions)
         return Cost(sum(counts), int(np.minimum(counts, longest).sum()))

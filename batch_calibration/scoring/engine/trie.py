@@ -1,4 +1,4 @@
-"""Builds the trie of a row's label tokens, whose shared beginnings are run once."""
+"""Builds the trie of a row's label tokens, so that shared label prefixes run once."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,18 +11,19 @@ from batch_calibration.scoring.engine.tokens import LabelTokens
 
 
 class Trie(NamedTuple):
-    """Inner nodes of the label trie in preorder: each node's subtree is a run that it begins.
+    """The inner nodes of a label trie in preorder.
 
-    A label of `m` tokens is read at `m` slots: its first token at slot 0, the prompt's last token,
-    and each later one at the slot of what comes before it. Slot `s > 0` is node `s - 1`.
+    A label of `m` tokens has `m` reads, one for each token. Its first token is read at slot 0, the
+    prompt's last token. Each later token is read at the slot of the label tokens before it. Slot
+    `s > 0` is node `s - 1`.
 
     Attributes:
         tokens: `[t]` token of each node.
-        depths: `[t]` tokens between the prompt's end and the node.
-        ends: `[t]` the node after the last of its subtree.
+        depths: `[t]` number of tokens between the prompt's end and the node.
+        ends: `[t]` index of the node after the node's subtree.
         slots: `[e]` slot of each read, ascending.
-        targets: `[e]` token whose log-probability is read there.
-        paths: `[k, m]` reads that sum to each label, -1 for none.
+        targets: `[e]` token that each read scores.
+        paths: `[k, m]` indices of the reads of each label, padded with -1.
     """
 
     tokens: np.ndarray
@@ -35,13 +36,13 @@ class Trie(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def build_trie(labels: LabelTokens) -> Trie:
-    """Pack the labels' proper beginnings.
+    """Builds the trie of the labels' proper prefixes.
 
     >>> trie = build_trie(((7, 8), (7, 9), (5,)))
     >>> trie.tokens.tolist(), trie.slots.tolist(), trie.targets.tolist(), trie.paths.tolist()
     ([7], [0, 0, 1, 1], [5, 7, 8, 9], [[1, 2], [1, 3], [0, -1]])
     """
-    # Sorted, a prefix comes right before all that it begins.
+    # In sorted order, a prefix comes directly before the sequences that extend it.
     beginnings = set[tuple[int, ...]]()
     for label in labels:
         beginnings.update(label[:end] for end in range(len(label)))
@@ -56,9 +57,9 @@ def build_trie(labels: LabelTokens) -> Trie:
     for row, label in enumerate(labels):
         for end, token in enumerate(label):
             paths[row, end] = read_number[slot_of[label[:end]], token]
-    nodes = inner[1:]  # without the prompt's end, the empty beginning
+    nodes = inner[1:]  # The empty prefix is the prompt's end, which is no node.
     ends = []
-    # A subtree is a run: it is as long as the nodes that begin with its root are many.
+    # A subtree is contiguous, so the number of nodes that extend its root is its length.
     for number, root in enumerate(nodes):
         ends.append(number + sum(node[: len(root)] == root for node in nodes[number:]))
     tokens = np.array([node[-1] for node in nodes], np.int32)
@@ -68,7 +69,7 @@ def build_trie(labels: LabelTokens) -> Trie:
 
 
 def sums(read_scores: np.ndarray, tries: Sequence[Trie]) -> np.ndarray:
-    """Log-probabilities `[rows, k]` of labels, summed over the reads of each row."""
+    """Sums the reads of each row to the log-probabilities `[rows, k]` of its labels."""
     label_scores = np.zeros((len(tries), len(tries[0].paths)), np.float32)
     start = 0
     for row, row_trie in enumerate(tries):

@@ -1,4 +1,4 @@
-"""Selects the training rows of the context, orders them, and may label them anew."""
+"""Selects and orders the training rows of a context, and may change their labels."""
 
 from collections.abc import Sequence
 from math import factorial
@@ -9,16 +9,16 @@ from batch_calibration.errors import InputError
 
 
 def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:
-    """`shots` random rows of every class, then one seeded shuffle of all of them.
+    """Draws `shots` random rows of every class and shuffles all of them.
 
-    Row numbers in the order of the prompt; `labels` are -1 where unknown.
+    Returns row indices in the order of the prompt. `labels` are -1 if unknown.
 
     Source: Zhou et al. 2024, app. D (k random training rows per class).
 
     >>> len(per_class([0, 1, 0, 1], ["a", "b"], shots=2, seed=0))
     4
     """
-    # The second number keeps a seed's draws apart: 1 and 4 are demonstrations, 2 the labeled set,
+    # The second number separates a seed's draws: 1 and 4 draw demonstrations, 2 the labeled set,
     # 3 DC's words, 5 the labels shown, 6 label words and PriDe's rows.
     rng = np.random.default_rng([seed, 1])
     chosen = _of_each_class(labels, names, shots, rng)
@@ -26,24 +26,24 @@ def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int
 
 
 def round_robin(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:
-    """The rows that `per_class` chooses, with the classes in turn, in the order of their labels.
+    """Returns the rows that `per_class` draws, with alternating classes in label order.
 
     >>> labels = [0, 1, 0, 1]
     >>> [labels[i] for i in round_robin(labels, ["a", "b"], shots=2, seed=0)]
     [0, 1, 0, 1]
     """
-    # `shots` rows of the first label, then `shots` of the second, and so on.
+    # `chosen` holds `shots` rows of the first label, then `shots` of the second, and so on.
     chosen = _of_each_class(labels, names, shots, np.random.default_rng([seed, 1]))
     return list(map(int, np.reshape(chosen, (len(names), shots)).T.ravel()))
 
 
 def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
-    """`shots` random rows in all, of any class, in random order."""
-    pool = np.flatnonzero(np.asarray(labels) >= 0)  # rows whose label is known
-    # Checked here: numpy's own error names no remedy.
+    """Draws `shots` random rows in total, of any class, in random order."""
+    pool = np.flatnonzero(np.asarray(labels) >= 0)  # rows with a known label
+    # numpy's own error has no remedy.
     if len(pool) < shots:
         raise InputError(
-            f"{shots} shots in all were asked for, the training rows with a label are {len(pool)}; "
+            f"expected at least {shots} training rows with a label; got {len(pool)}: "
             "ask for fewer shots or give more rows."
         )
     return list(map(int, np.random.default_rng([seed, 4]).choice(pool, shots, replace=False)))
@@ -52,11 +52,11 @@ def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
 def explicit(
     labels: Sequence[int], ids: Sequence[str], names: Sequence[str | int], where: str
 ) -> list[int]:
-    """The rows named by id or by number (the first is 0), in the order given."""
+    """Returns the rows given by id or by index (the first is 0), in the order given."""
     if not names:
         raise InputError(
-            "selection 'explicit' shows the training rows named there, and "
-            "none is; give their ids or numbers, such as (0, 17).",
+            "selection 'explicit' needs the training rows to show, but the list "
+            "is empty; give their ids or numbers, such as (0, 17).",
             key="demonstrations",
         )
     numbers = dict(zip(ids, range(len(ids)), strict=True))
@@ -78,20 +78,20 @@ def explicit(
 
 
 def reorder(chosen: Sequence[int], index: int) -> list[int]:
-    """The permutation of fixed demonstrations with that number, 0 to n! - 1; 0 changes nothing.
+    """Permutes fixed demonstrations by a permutation's index, 0 to n! - 1; 0 is the identity.
 
     >>> [reorder([7, 8, 9], i) for i in (0, 1, 5)]
     [[7, 8, 9], [7, 9, 8], [9, 8, 7]]
     """
-    count = factorial(len(chosen))  # orders in all
+    count = factorial(len(chosen))  # number of orders
     if not 0 <= index < count:
         raise InputError(
-            f"{len(chosen)} demonstrations have orders 0 to {count - 1}, got "
-            f"{index}; give one of these, or -1 for the order in which they were drawn.",
+            f"{len(chosen)} demonstrations have orders 0 to {count - 1}; got "
+            f"{index}: give one of these, or -1 for the order in which they were drawn.",
             key="order",
         )
     remaining, order = list(chosen), []
-    # The digits of the index in the factorial number system: which remaining row comes next.
+    # Each digit of the index in the factorial number system picks the next of the remaining rows.
     while remaining:
         digit, index = divmod(index, factorial(len(remaining) - 1))
         order.append(remaining.pop(digit))
@@ -99,20 +99,20 @@ def reorder(chosen: Sequence[int], index: int) -> list[int]:
 
 
 def random_labels(chosen: Sequence[int], label_count: int, seed: int) -> list[int]:
-    """A label for each row chosen as a demonstration, drawn from all; it may be the right one.
+    """Draws a random label for each demonstration from all labels; it may be the right one.
 
     Source: Min et al. 2022, "Rethinking the Role of Demonstrations", sec. 4.
 
     >>> random_labels([3, 17, 5, 9], 2, seed=0)
     [0, 1, 1, 1]
     """
-    # The rows are part of the seed: other demonstrations of one seed draw other labels.
+    # The rows are part of the seed, so that other demonstrations of one seed draw other labels.
     rng = np.random.default_rng([seed, 5, *chosen])
     return list(map(int, rng.integers(label_count, size=len(chosen))))
 
 
 def flipped_labels(labels: Sequence[int], label_count: int) -> list[int]:
-    """Of each demonstration the next label, the first after the last: none keeps its own.
+    """Replaces each demonstration's label by the next label, and the last label by the first.
 
     >>> flipped_labels([0, 1, 2], 3)
     [1, 2, 0]
@@ -123,12 +123,12 @@ def flipped_labels(labels: Sequence[int], label_count: int) -> list[int]:
 def labeled_set(
     labels: Sequence[int], label_count: int, per_label: int, exclude: Sequence[int], seed: int
 ) -> list[int]:
-    """Random labeled training rows for BCL: min(k · `per_label`, available), not stratified.
+    """Draws random labeled training rows for BCL: min(k · `per_label`, available), not stratified.
 
-    The demonstrations (`exclude`) are left out: the model has read their labels.
+    The demonstrations (`exclude`) are left out, because the model has read their labels.
     """
     labeled_rows = np.flatnonzero(np.asarray(labels) >= 0)
-    # Sorted, so that only the seed decides the order.
+    # `setdiff1d` sorts the rows, so only the seed decides their order.
     pool = np.setdiff1d(labeled_rows, np.asarray(exclude, int))
     rng = np.random.default_rng([seed, 2])
     return list(map(int, rng.permutation(pool)[: label_count * per_label]))
@@ -137,15 +137,15 @@ def labeled_set(
 def _of_each_class(
     labels: Sequence[int], names: Sequence[str], shots: int, rng: np.random.Generator
 ) -> list[int]:
-    """`shots` random rows of the first class, then as many of the second, and so on."""
+    """Draws `shots` random rows of each class, in the order of the classes."""
     chosen: list[int] = []
     for label, name in enumerate(names):
-        # Each class is drawn by itself, in the order of the labels.
+        # Each class is drawn separately, in the order of the labels.
         pool = np.flatnonzero(np.asarray(labels) == label)
         if len(pool) < shots:
             raise InputError(
-                f"{shots} shots of class {name!r} were asked for, the training rows hold "
-                f"{len(pool)}; ask for fewer shots or give more rows."
+                f"expected at least {shots} training rows of class {name!r}; got "
+                f"{len(pool)}: ask for fewer shots or give more rows."
             )
         chosen += rng.choice(pool, shots, replace=False).tolist()
     return chosen

@@ -1,4 +1,4 @@
-"""Fits prompts to the model's positions, as the setting `over_long` says, and counts changes."""
+"""Fits prompts to the model's positions, as the setting `over_long` asks, and counts changes."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -10,9 +10,9 @@ from batch_calibration.scoring.inputs import LazyTexts
 from batch_calibration.settings import LengthPolicy
 
 UNLIKE_CONTEXTS = (
-    "† Long prompts were shortened each by itself, so the context of a shortened row is not that "
-    "of cc's and dc's probes, nor of the other rows that bc, pc and bcl learn from: what these "
-    "methods take away need not be its bias. over_long=same_context keeps one context for all."
+    "† Long prompts were shortened separately, so the context of a shortened row differs from the "
+    "context of cc's and dc's probes and of the other rows that bc, pc and bcl use. The bias that "
+    "they remove may not be its bias. over_long=same_context keeps one context for all."
 )
 
 
@@ -21,21 +21,21 @@ class TokenCounter(Protocol):
 
     @property
     def positions(self) -> int:
-        """Positions of the model."""
+        """The number of positions of the model."""
 
     def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
-        """Positions that each text and the longest of its labels take."""
+        """Returns the positions that each text needs with its longest label."""
 
     def truncate_left(self, text: str, tokens: int) -> str:
-        """The text without its first `tokens` tokens."""
+        """Truncates a text by its first `tokens` tokens."""
 
 
 class Fitted(NamedTuple):
-    """Texts that fit, and how many of them were changed."""
+    """Texts that fit the model, and the number of changed texts."""
 
-    texts: Sequence[str]  # One for each row
-    dropped: int  # Rows whose context lost demonstrations
-    truncated: int  # Rows whose text was cut on the left
+    texts: Sequence[str]  # one for each row
+    dropped: int  # number of rows with fewer demonstrations
+    truncated: int  # number of rows with a text cut on the left
 
 
 def fit_prompts(
@@ -46,27 +46,32 @@ def fit_prompts(
     shots: int,
     labels: Sequence[str],
 ) -> Fitted:
-    """Render every row so that it fits the model, and count what that took.
+    """Renders every row so that it fits the model, and counts the changes.
 
-    `drop_shots` leaves out demonstrations from the front, one at a time and for each row by
-    itself, until the row fits. A row that is too long without any is cut on the left as
-    `truncate_left` does: at a token's edge, so that prompt and labels just fit. `same_context` does
-    no more than that: `common_skip` says what all rows leave out. `error` renders the rows as they
-    are: the scorer knows its positions and refuses what does not fit.
+    `drop_shots` drops demonstrations from the front, one at a time and separately for each row,
+    until the row fits. A row that is too long without demonstrations is cut on the left by
+    `truncate_left`, so that prompt and labels just fit. `same_context` only cuts rows:
+    `common_skip` decides the demonstrations that all rows drop. `error` changes nothing: the scorer
+    refuses prompts that do not fit.
 
-    `render` gives the prompt of a row without the first `skip` demonstrations; `labels` are the
-    label texts, for the positions that they take.
+    Args:
+        policy: the setting `over_long`.
+        budget: the model's positions and tokenizer; not needed for `error`.
+        render: maps `(row, skip)` to a row's prompt without the first `skip` demonstrations.
+        rows: number of rows.
+        shots: number of demonstrations.
+        labels: label texts, for the positions that they need.
     """
-    # Only rows that were shortened are kept as text; all others are rendered when asked for.
+    # Only shortened rows are kept as text. All others are rendered on access.
     changed: dict[int, str] = {}
     texts = LazyTexts(rows, lambda row: changed[row] if row in changed else render(row, 0))
-    # Counting tokens takes time, and here nothing would be done with the count.
+    # This policy does not need the token counts, which take time.
     if policy == "error":
         return Fitted(texts, 0, 0)
     budget = _require(budget, policy)
 
     def too_long(candidates: Sequence[int]) -> dict[int, int]:
-        """Rows that do not fit, and by how many positions."""
+        """Maps each row that does not fit to the number of positions that it lacks."""
         prompts = LazyTexts(len(candidates), lambda i: texts[candidates[i]])
         needs = budget.positions_needed(prompts, labels) if candidates else []
         excesses = np.array(needs, int) - budget.positions
@@ -74,21 +79,21 @@ def fit_prompts(
 
     over = too_long(range(rows))
     dropped = len(over) if policy == "drop_shots" and shots else 0
-    # One more is left out in each pass, of the rows alone that do not fit yet.
+    # Each pass drops one more demonstration, only from rows that do not fit yet.
     for skip in range(1, shots + 1 if dropped else 1):
         for row in over:
             changed[row] = render(row, skip)
         over = too_long([*over])
     truncated = len(over)
-    # Cutting at a token's edge may make other tokens of what is left, so it is counted again.
+    # The rest of a cut text may tokenize differently, so its tokens are counted again.
     while over:
         for row, excess in over.items():
             changed[row] = budget.truncate_left(texts[row], excess)
-            # Nothing of the row is left, and a model would be asked about nothing.
+            # An empty prompt cannot be scored.
             if not changed[row].strip():
                 raise InputError(
-                    f"row {row}: its labels alone need more than the model's {budget.positions} "
-                    "positions; use shorter label words."
+                    f"row {row}: without text, its labels still exceed the {budget.positions} "
+                    "positions of the model; use shorter label words."
                 )
         over = too_long([*over])
     return Fitted(texts, dropped, truncated)
@@ -100,16 +105,16 @@ def common_skip(
     shots: int,
     labels: Sequence[str],
 ) -> int:
-    """The number of demonstrations that all prompts of a context leave out so that each fits.
+    """Returns the number of demonstrations that all prompts of a context drop so that each fits.
 
-    All of them where a prompt is too long even without any. `blocks` are of each block
-    `(row, skip)` -> a row's prompt, and its number of rows.
+    If a prompt is too long even without demonstrations, all are dropped. `blocks` holds for each
+    block a function from `(row, skip)` to a row's prompt, and the number of rows.
     """
     budget = _require(budget, "same_context")
     over = []
     for render, rows in blocks:
         over += [(render, row) for row in range(rows)]
-    # Rows that fit once fit with fewer demonstrations too, so only the others are asked again.
+    # A row that fits also fits with fewer demonstrations, so only the others are counted again.
     for skip in range(shots):
         needs = budget.positions_needed([render(row, skip) for render, row in over], labels)
         over = [over[i] for i, need in enumerate(needs) if need > budget.positions]
@@ -119,15 +124,15 @@ def common_skip(
 
 
 def shortening_notes(policy: object, shots: int | None, shortened: int) -> tuple[str, ...]:
-    """Sentences for readers of the numbers, where so many prompts were shortened."""
+    """Returns notes for readers of the scores if prompts were shortened separately."""
     return (UNLIKE_CONTEXTS,) if shots and shortened and policy != "same_context" else ()
 
 
 def _require(budget: TokenCounter | None, policy: LengthPolicy) -> TokenCounter:
     if budget is None:
         raise InputError(
-            f"{policy!r} counts tokens, which takes a model's tokenizer; give "
-            f"{spell('model')} ({spell('tokenizer')} where a server is asked), or over_long "
+            f"{policy!r} counts tokens, which requires the model's tokenizer; give "
+            f"{spell('model')} ({spell('tokenizer')} for a server), or over_long "
             "'error'.",
             key="over_long",
         )

@@ -1,4 +1,4 @@
-"""Renders one context: every text that a model will be asked about, before any model is there."""
+"""Renders one context: all texts for a model, before a model is loaded."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -21,16 +21,17 @@ from batch_calibration.settings import Cell
 CONTENT_FREE = ("N/A", "", "[MASK]")
 ORIGINAL_TEXTS = 20  # random-word texts in the code of Fei et al.
 PRIDE_SHARE = 0.05
-"""Of the test rows, the share whose options are permuted: that of PriDe's main results."""
+"""The fraction of test rows with permuted options, as in PriDe's main results."""
 Render = Callable[[Row, int], str]
-"""`(row, skip)` -> its prompt without the first `skip` demonstrations."""
+"""Maps `(row, skip)` to its prompt without the first `skip` demonstrations."""
 
 
 class RowFormat(NamedTuple):
-    """The way rows become texts: `fill` renders a row of one field, `input`, the whole input part.
+    """The functions that render rows as texts, and the texts of the labels.
 
-    `form`, the template, `shown`, the demonstrations, and `compose`, which puts them and a query
-    together, are of prompts; a dual encoder has none of them.
+    `render` renders a row of the task. `fill` renders a row with the one field `input`, the whole
+    input part. A dual encoder has no `form` (the template), no `shown` (the demonstrations) and no
+    `compose` (the function that joins demonstrations and a query).
     """
 
     fields: tuple[str, ...]
@@ -46,11 +47,11 @@ class RowFormat(NamedTuple):
 class BlockRows(NamedTuple):
     """The rows of a block."""
 
-    # `(number, skip)` -> a row's prompt without the first `skip` demonstrations.
+    # Maps `(row, skip)` to a row's prompt without the first `skip` demonstrations.
     prompt: Callable[[int, int], str]
-    labels: Sequence[int]  # the gold label of each, -1 where it is unknown
-    ids: Sequence[str]  # names that lead back
-    shots: int  # how many demonstrations a prompt has
+    labels: Sequence[int]  # gold labels, -1 if unknown
+    ids: Sequence[str]  # names that identify the rows in the source
+    shots: int  # number of demonstrations in a prompt
     together: int = 1  # as in `RenderedBlock`
 
     @property
@@ -70,28 +71,29 @@ def render(
     renderer: template.ChatRenderer | None = None,
     keep: int = 0,
 ) -> rendered.RenderedContext:
-    """Render a context of texts: test rows, probe inputs, the labeled set.
+    """Renders a context of texts: test rows, probe inputs and the labeled set.
 
     Args:
         task: a task of texts.
-        cell: what is asked for.
-        test: the rows that are tested.
-        train: where demonstrations and the labeled set are drawn from.
-        compares_statements: texts and label statements, as a dual encoder takes them; not prompts.
-        budget: the model's positions and tokenizer; only an `over_long` other than `error` asks it.
+        cell: the settings of the context.
+        test: the test rows.
+        train: rows from which demonstrations and the labeled set are drawn.
+        compares_statements: whether to render texts and label statements for a dual encoder instead
+            of prompts.
+        budget: the model's positions and tokenizer; needed if `over_long` is not `error`.
         log_probs: whether scores will be log-probabilities over the whole vocabulary, which the
             published presets need.
-        renderer: the model's chat template; only a `chat` other than `off` asks it.
-        keep: blocks of up to so many prompts hold their texts; others render them again when they
-            are scored, so that memory does not grow with them.
+        renderer: the model's chat template; needed if `chat` is not `off`.
+        keep: maximum prompts of a block that holds its texts. Larger blocks render texts again when
+            they are scored, so that memory does not grow with them.
 
     Raises:
-        InputError: a choice that the task does not have, too few rows, prompts that do not fit.
+        InputError: the task lacks a choice, there are too few rows, or prompts do not fit.
     """
     chosen = _choose(task, cell, train)
     counted = [train.labels.count(label) for label in range(len(task.label_names))]
-    shots = len(chosen)  # in all, not a class
-    # The labeled set never holds a row that is shown, so new labels do not reach it.
+    shots = len(chosen)  # the total, not per class
+    # The labeled set excludes the demonstrations, so their new labels do not reach it.
     train = _relabeled(task, cell, train, chosen)
     per_label = cell.data.labeled_per_class
     labeled = demonstrations.labeled_set(train.labels, len(counted), per_label, chosen, cell.seed)
@@ -99,7 +101,7 @@ def render(
         row_format = _statements(task, cell)
     else:
         row_format = _prompts(task, cell, train, chosen, renderer)
-    # Of all labels, for the positions that the longest of them takes.
+    # The texts of all labels, for the positions of the longest one.
     label_texts = [*chain.from_iterable(row_format.labels)]
 
     rows_of = {"test": rendered_rows(test, row_format.render, shots)}
@@ -130,13 +132,13 @@ def render(
     if left_out:
         notes += (
             f"{task.name}, seed {cell.seed}: {left_out} of {shots} demonstrations are left "
-            "out of every prompt, so that the longest fits the model's positions",
+            "out of every prompt, so that the longest prompt fits the model's positions",
         )
     labels_seen = {tuple(train.rows[row].values()) for row in (*chosen, *labeled)}
     if not labels_seen.isdisjoint(tuple(row.values()) for row in test.rows):
         notes += (
             f"{task.name}: some of its test rows are also demonstrations or in the labeled set, "
-            "which show their right labels; take them out of the training rows",
+            "which reveals their right labels; remove them from the training rows",
         )
     return context._replace(notes=notes)
 
@@ -144,40 +146,40 @@ def render(
 def _probe_rows(
     task: Task, cell: Cell, row_format: RowFormat, test: Rows, shown: Rows, log_probs: bool
 ) -> dict[str, BlockRows]:
-    """The blocks of probe inputs that can be used; `shown` are the demonstrations.
+    """Makes the blocks of probe inputs that are possible; `shown` are the demonstrations.
 
-    The last two are as the published code makes them, which fills the whole input. In the tasks of
-    two texts that Zhao et al. 2021 (tonyzhaozh/few-shot-learning) and Fei et al. 2023
-    (fywalter/label-bias) share with the paper, the two and the words between them are one input:
-    "N/A" appears once, and random words are drawn from all of it. Fei et al. have one task, of
-    medical questions, whose texts are filled one by one.
+    The last two blocks follow the published code, which fills the whole input. Zhao et al. 2021
+    (tonyzhaozh/few-shot-learning) and Fei et al. 2023 (fywalter/label-bias) share tasks of two
+    texts with the paper. For these, the two texts and the words between them are one input: "N/A"
+    appears once, and random words are drawn from the whole input. Fei et al. fill the texts one by
+    one only in a task of medical questions.
     """
     prompt, shots, form = cell.prompt, len(row_format.shown), row_format.form
 
     def probe(name: str, rows: list[Row], render: Render) -> BlockRows:
         return rendered_rows(_unlabeled(rows, _numbered(name, len(rows))), render, shots)
 
-    whole = content_free(("input",))  # one field, which takes the place of the whole input
+    whole = content_free(("input",))  # The one field replaces the whole input.
     if prompt.cc_fill == "whole_input":
         cc = probe("cc", whole, row_format.fill)
     else:
         cc = probe("cc", content_free(row_format.fields), row_format.render)
-    # Words of the test inputs, as in the paper: no label is read.
+    # As in the paper, the words come from the test inputs. No label is read.
     dc = random_words(test.rows, row_format.fields, prompt.dc_texts, cell.seed)
     rows_of = {"cc": cc, "dc": probe(f"dc/{cell.seed}", dc, row_format.render)}
-    # A dual encoder has no template to make further probes of.
+    # A dual encoder has no template for further probes.
     if row_format.compose is None:
         return rows_of
-    # DC-PMI's one prompt, the template after its input, without demonstrations.
+    # DC-PMI has one prompt: the template after its input, without demonstrations.
     premise = row_format.compose(())(template.domain_premise(form))
     rows_of["pmi"] = BlockRows(lambda row, skip: premise, [-1], ["pmi"], 0)
-    # With one demonstration nothing is left to show before it.
+    # With only one demonstration, no other is left to show before it.
     if len(shown.rows) > 1:
         rows_of["looc"] = left_out(row_format, shown)
-    # A template that does not show the options cannot move them round.
+    # Options can be permuted only if the template shows them.
     if task.options and set(task.options) <= set(template.fields_of(form)):
         rows_of["permutations"] = permuted(task, cell, row_format, test)
-    # Presets that need the whole vocabulary; a server may give letters alone.
+    # These presets need the whole vocabulary. A server may return only the label letters.
     if log_probs:
         inputs = template.input_part(form)
         words = original_random_words([template.fill(inputs, row) for row in test.rows], cell.seed)
@@ -191,14 +193,14 @@ def _fit_block(
     cell: Cell, name: str, rows: BlockRows, budget: TokenCounter | None,
     label_texts: Sequence[str], left_out: int, keep: int,
 ) -> rendered.RenderedBlock:  # fmt: skip
-    """A block whose prompts fit; all of them leave out the first `left_out` demonstrations."""
+    """Makes a block with prompts that fit; all leave out the first `left_out` demonstrations."""
     prompt = rows.prompt
     if left_out:
         prompt = lambda row, skip: rows.prompt(row, left_out + skip)  # noqa: E731
     policy = cell.prompt.over_long
     fitted = length_limit.fit_prompts(policy, budget, prompt, rows.size, rows.shots, label_texts)
     texts = list(fitted.texts) if rows.size <= keep else fitted.texts
-    # Any change in what is asked makes the block stale.
+    # Any change of the texts makes the block stale.
     spec = {"texts": rendered.text_digest(texts), **rendered.block_options(cell, name)}
     if policy != rendered.USUAL.over_long:
         dropped = rows.size if left_out and rows.shots else fitted.dropped
@@ -207,7 +209,7 @@ def _fit_block(
 
 
 def _choose(task: Task, cell: Cell, train: Rows) -> list[int]:
-    """Row numbers of the demonstrations, in the order of the context."""
+    """Chooses the demonstrations and returns their row indices in the order of the context."""
     shots, order = cell.prompt.shots, cell.prompt.order
     match cell.prompt.selection:
         case "per_class":
@@ -223,7 +225,7 @@ def _choose(task: Task, cell: Cell, train: Rows) -> list[int]:
 
 
 def _relabeled(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Rows:
-    """The training rows, the demonstrations among them with the labels that they are shown with."""
+    """Returns the training rows, with the shown labels of the demonstrations."""
     count = len(task.label_names)
     match cell.prompt.demonstration_labels:
         case "gold":
@@ -239,15 +241,15 @@ def _relabeled(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Rows:
 
 
 def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
-    """The words of each label: the task's, or drawn ones."""
+    """Returns the words of each label: the task's words, or drawn ones."""
     pool, choice = cell.prompt.label_words, cell.prompt.verbalizer
     if pool == "own":
-        # WiC has other words without demonstrations.
+        # WiC's words without demonstrations differ.
         return task.words_for(shots, choice)
     if choice:
         raise InputError(
-            f"label_words={pool!r} takes drawn words in place of all of the "
-            f"task's, so the verbalizer {choice!r} has no words to give; leave one of both out.",
+            f"label_words={pool!r} replaces all label words of the task by drawn words, "
+            f"so the verbalizer {choice!r} has no effect; leave one of the two out.",
             key="verbalizer",
         )
     return drawn_words.draw_words(pool, task, cell.seed)
@@ -256,9 +258,9 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
 def _prompts(
     task: Task, cell: Cell, train: Rows, chosen: list[int], renderer: template.ChatRenderer | None
 ) -> RowFormat:
-    """Rows as prompts: the demonstrations, then the row without its label."""
+    """Formats rows as prompts: the demonstrations, then the row without its label."""
     choice = cell.prompt.template
-    # A text with braces is a template of its own; else it is the number of one of the task's.
+    # A text with braces is a template itself. Other texts number a template of the task.
     form = choice if "{" in choice else task.template(len(chosen), choice)
     template.check_fields(form, task.fields)
     label_words = _label_words(task, cell, len(chosen))
@@ -273,14 +275,14 @@ def _prompts(
         labels.append(tuple(template.label_text(form, cell.prompt, text) for text in surface_forms))
     form_of_input = template.whole_input(form)
     compose = template.plain_text(form)
-    # All demonstrations as text, in chats too: contexts are found by it.
+    # The demonstrations as text identify a context, in chats too.
     shown_text = compose(shown)("").removesuffix("\n\n")
     if cell.prompt.chat != "off":
         compose = template.chat(form, cell.prompt, renderer)
     for key in ("system", "answer_start"):
         if cell.prompt.chat == "off" and getattr(cell.prompt, key):
             raise InputError(
-                f"it is a part of a chat; give {spell('chat', 'turns')} or one_message, or "
+                f"it applies only to a chat; give {spell('chat', 'turns')} or one_message, or "
                 "leave it out.",
                 key=key,
             )
@@ -298,7 +300,7 @@ def _prompts(
 
 
 def _statements(task: Task, cell: Cell) -> RowFormat:
-    """Rows as plain texts, labels as statements: what a dual encoder compares."""
+    """Formats rows as plain texts and labels as statements, for a dual encoder."""
     if cell.prompt.shots:
         raise InputError("a dual encoder reads no demonstrations; give 0.", key="shots")
     for key in ("template", "verbalizer", "label_words", "over_long", "chat"):
@@ -306,7 +308,7 @@ def _statements(task: Task, cell: Cell) -> RowFormat:
         if setting != default:
             raise InputError(
                 f"a dual encoder compares texts, cut at {spell('max_tokens')}, with the "
-                f"task's label statements, and knows no {setting!r}; leave it at {default!r}.",
+                f"task's label statements and ignores {setting!r}; leave it at {default!r}.",
                 key=key,
             )
     statement_of = partial(task.statement.replace, "{label}")
@@ -320,7 +322,7 @@ def _statements(task: Task, cell: Cell) -> RowFormat:
 
 
 def content_free(fields: Sequence[str]) -> list[Row]:
-    """CC's rows: each content-free text in every field (Zhao et al. 2021, section 5).
+    """Makes CC's rows: each content-free text in every field (Zhao et al. 2021, section 5).
 
     >>> content_free(["sentence"])
     [{'sentence': 'N/A'}, {'sentence': ''}, {'sentence': '[MASK]'}]
@@ -331,7 +333,7 @@ def content_free(fields: Sequence[str]) -> list[Row]:
 def random_words(
     rows: Sequence[Row], fields: Sequence[str], texts: int = 20, seed: int = 0
 ) -> list[Row]:
-    """DC's rows: random in-domain words, per field, at the field's mean length in words.
+    """Draws DC's rows: random in-domain words for each field, at the field's mean length in words.
 
     The bag holds every white-space word of the field in `rows`, so frequent words are drawn often
     (Fei et al. 2023; Zhou et al. 2024, app. D: 20 texts from the test inputs).
@@ -341,29 +343,29 @@ def random_words(
     for field in fields:
         row_words = [row[field].split() for row in rows]
         bag = [*chain.from_iterable(row_words)] or [""]
-        length = max(1, round(sum(map(len, row_words)) / len(row_words)))  # mean words of the field
-        # `[texts, length]`, drawn with replacement.
+        length = max(1, round(sum(map(len, row_words)) / len(row_words)))  # the field's mean
+        # Words are drawn with replacement: `[texts, length]`.
         draws = rng.integers(len(bag), size=(texts, length))
         columns[field] = [_join_words(bag, draw) for draw in draws]
-    # From a list of texts for each field to a row with all fields.
+    # The transposition turns columns of texts into rows.
     return [dict(zip(fields, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def original_random_words(inputs: Sequence[str], seed: int = 0) -> list[str]:
-    """The texts that the code of Fei et al. 2023 makes of whole test inputs (fywalter/label-bias).
+    """Draws the random texts of Fei et al. 2023's code (fywalter/label-bias) from whole inputs.
 
-    20 texts of floor(mean length) + 1 lower-cased words, drawn with replacement from the words of
-    all inputs, and " ." at the end. They are drawn as the code draws them, so that a seed gives its
-    very words for the same inputs.
+    Each of 20 texts has floor(mean length) + 1 lower-case words, drawn with replacement from the
+    words of all inputs, and ends in " .". The draws match the code, so that a seed gives the same
+    words for the same inputs.
 
     >>> len(original_random_words(["A fine film", "Dull"])[0].split())
     4
     """
     input_words = [text.lower().split() for text in inputs]
     bag = [*chain.from_iterable(input_words)] or [""]
-    # Their code adds one where it rounds down.
+    # Their code rounds down and adds one.
     length = int(np.mean([*map(len, input_words)])) + 1
-    # The legacy generator, as theirs: a new one would draw other words from the same seed.
+    # Their code uses the legacy generator. A new one would draw other words from the same seed.
     random = np.random.RandomState(seed)
     draws = [random.choice(len(bag), size=length) for _ in range(ORIGINAL_TEXTS)]
     return [_join_words(bag, draw) + " ." for draw in draws]
@@ -374,21 +376,21 @@ def _join_words(bag: Sequence[str], draw: np.ndarray) -> str:
 
 
 def permuted_rows(rows: int, seed: int = 0) -> list[int]:
-    """The test rows that PriDe permutes: 5 % of them at random, at least one, in their order.
+    """Draws the test rows that PriDe permutes: a random 5 %, at least one, in row order.
 
-    The published code shuffles all and takes the first 5 %.
+    The published code shuffles all rows and takes the first 5 %.
 
     >>> len(permuted_rows(100)), permuted_rows(3) == permuted_rows(3)
     (5, True)
     """
     count = max(1, int(rows * PRIDE_SHARE))
     drawn = np.random.default_rng([seed, 6]).choice(rows, count, replace=False)
-    # In their order, as a block's rows are.
+    # A block's rows stay in the order of the test rows.
     return sorted(drawn.tolist())
 
 
 def cyclic_permutations(row: Row, options: Sequence[str]) -> list[Row]:
-    """The row with its options' contents moved round: in the r-th, place j has that of j + r.
+    """Rotates the options' contents: in row r, option j has the content of option j + r.
 
     >>> cyclic_permutations({"a": "one", "b": "two"}, ("a", "b"))
     [{'a': 'one', 'b': 'two'}, {'a': 'two', 'b': 'one'}]
@@ -399,7 +401,7 @@ def cyclic_permutations(row: Row, options: Sequence[str]) -> list[Row]:
 
 
 def reversal(row: Row, options: Sequence[str]) -> list[Row]:
-    """The row as it is, and with its options' contents from the last to the first.
+    """Returns the row, and the row with its options' contents in reverse order.
 
     >>> reversal({"a": "one", "b": "two"}, ("a", "b"))[1]
     {'a': 'two', 'b': 'one'}
@@ -409,19 +411,19 @@ def reversal(row: Row, options: Sequence[str]) -> list[Row]:
 
 
 def rendered_rows(rows: Rows, render: Render, shots: int, together: int = 1) -> BlockRows:
-    """Rows that are all rendered in one way."""
+    """Makes a block of rows that one function renders."""
     texts, labels, ids = rows.rows, rows.labels, rows.ids
     return BlockRows(lambda row, skip: render(texts[row], skip), labels, ids, shots, together)
 
 
 def left_out(row_format: RowFormat, queries: Rows) -> BlockRows:
-    """LOOC's rows: each demonstration asked as the input, the others shown before it.
+    """Makes LOOC's rows: each demonstration as the input, after the other demonstrations.
 
-    Where a context leaves out its first demonstrations, they are asked all the same.
+    Demonstrations that a context leaves out still serve as inputs.
     """
 
     def prompt(row: int, skip: int) -> str:
-        # Its own demonstration is left out by place: another may have the same text.
+        # The demonstration is left out by index, because another may have the same text.
         shown = [text for i, text in enumerate(row_format.shown) if i >= skip and i != row]
         assert row_format.compose is not None
         return row_format.compose(shown)(template.query(row_format.form, queries.rows[row]))
@@ -430,9 +432,9 @@ def left_out(row_format: RowFormat, queries: Rows) -> BlockRows:
 
 
 def permuted(task: Task, cell: Cell, row_format: RowFormat, test: Rows) -> BlockRows:
-    """Test rows with their options in several orders, all orders of a row together.
+    """Makes the block of test rows with permuted options; all orders of a row are adjacent.
 
-    The setting `option_orders` names the rows and the orders.
+    The setting `option_orders` chooses the rows and the orders.
     """
     choice = cell.prompt.option_orders
     drawn: Sequence[int] = range(len(test.rows))

@@ -1,6 +1,6 @@
-"""A rendered context: everything that a model will be asked about in one context.
+"""A rendered context: all inputs for a model in one context.
 
-Contexts of texts are rendered in `render.py`, contexts of images here.
+`render.py` renders contexts of texts; this module renders contexts of images.
 """
 
 import hashlib
@@ -20,28 +20,28 @@ from batch_calibration.settings import Cell, PromptSettings
 USUAL = PromptSettings()
 OF_CHATS = ("chat", "system", "answer_start", "chat_date")
 CHOICES = ("selection", "order", "template", "verbalizer", "label_words", "over_long", *OF_CHATS)
-"""Settings that a context names under `options` where they are not the default."""
+"""Settings that a context lists under `options` if they are not the default."""
 OF_DEMONSTRATIONS = ("train_split", "demonstration_labels")
-"""Further ones, of contexts that have demonstrations."""
+"""Further settings of contexts with demonstrations."""
 BLOCK_CHOICES = {
     "cc": ("cc_fill",),
     "dc": ("dc_texts",),
     "permutations": ("option_orders",),
     "labeled": ("labeled_per_class", "train_split"),
 }
-"""Settings that decide one block alone: its spec names them, and its context's id does not."""
+"""Settings that affect only one block: its spec names them, but its context's id does not."""
 
 
 class RenderedBlock(NamedTuple):
-    """The inputs of one block, before any model is asked."""
+    """The inputs of one block, before a model scores them."""
 
     inputs: Inputs  # texts or images
-    labels: list[int]  # the gold label of each, -1 where it is unknown
-    row_ids: list[str]  # names that lead back to the rows
-    # What made the inputs, settings that are not the default under `options`; another spec makes a
-    # stored block stale.
+    labels: list[int]  # gold labels, -1 if unknown
+    row_ids: list[str]  # names that identify the rows in the source
+    # A digest of the inputs, and non-default settings under `options`. A stored block is stale if
+    # its spec differs.
     spec: dict[str, Json]
-    # How many inputs in a row count as one: where one of them has no scores, none has.
+    # Number of consecutive inputs that form a unit: if one lacks scores, the unit does.
     together: int = 1
 
     @property
@@ -51,14 +51,14 @@ class RenderedBlock(NamedTuple):
 
 
 class RenderedContext(NamedTuple):
-    """One context, rendered."""
+    """A context with its rendered inputs."""
 
-    context: dict[str, Json]  # what it is: all that decides its numbers but the model
+    context: dict[str, Json]  # everything except the model that determines the scores
     label_names: tuple[str, ...]  # names of the `k` labels
     # The texts of each label: surface forms of its words, or statements.
     label_texts: tuple[tuple[str, ...], ...]
     blocks: dict[str, RenderedBlock]  # the inputs of each block
-    notes: tuple[str, ...] = ()  # what a reader of the numbers must know, in sentences
+    notes: tuple[str, ...] = ()  # sentences for readers of the scores
 
     @property
     def size(self) -> int:
@@ -66,23 +66,23 @@ class RenderedContext(NamedTuple):
         return sum(block.size for block in self.blocks.values())
 
     def count(self, change: str) -> int:
-        """The number of shortened prompts of all blocks; `change` is "dropped" or "truncated"."""
+        """Counts the shortened prompts of all blocks; `change` is "dropped" or "truncated"."""
         counts = (block.spec.get(change) for block in self.blocks.values())
         return sum(count for count in counts if isinstance(count, int))
 
 
 def text_digest(texts: Iterable[str]) -> str:
-    """One hash over lengths and texts."""
+    """Hashes texts and their lengths."""
     content = hashlib.sha256()
     for text in texts:
-        # The length keeps texts apart: "ab" and "c" are not "a" and "bc".
+        # The length separates texts: "ab" and "c" differ from "a" and "bc".
         content.update(f"{len(text)}:{text}".encode())
     return content.hexdigest()[:16]
 
 
 def unusual(cell: Cell, names: Iterable[str]) -> dict[str, Json]:
-    """The settings that differ from their default."""
-    # A default is left out, so that a new setting keeps the ids of stored contexts.
+    """Returns the settings that differ from their defaults."""
+    # Defaults are left out, so that a new setting does not change the ids of stored contexts.
     default = Cell(cell.task)
     settings = vars(cell.data) | vars(cell.prompt)
     defaults = vars(default.data) | vars(default.prompt)
@@ -90,7 +90,7 @@ def unusual(cell: Cell, names: Iterable[str]) -> dict[str, Json]:
 
 
 def block_options(cell: Cell, block: str) -> dict[str, Json]:
-    """The part of a block's spec that names its settings; nothing where all are the default."""
+    """Returns the part of a block's spec with its non-default settings."""
     options = unusual(cell, BLOCK_CHOICES.get(block, ()))
     return {"options": options} if options else {}
 
@@ -105,17 +105,24 @@ def specify(
     demonstrations: Sequence[str] = (),
     **optional: Json,
 ) -> dict[str, Json]:
-    """A context's description; what is as usual, and what is empty in `optional`, is not in it.
+    """Describes a context; usual values, and empty ones in `optional`, are left out.
 
-    `rows` is a digest of the test rows, `served` the split that serves as the one asked for,
-    `demonstrations` are ids of the rows shown, and `form` is the template and what it shows.
+    Args:
+        task: the task.
+        cell: the settings.
+        rows: a digest of the test rows.
+        served: the split that was read for the requested one.
+        label_texts: the texts of each label.
+        form: the template and a digest of its demonstrations.
+        demonstrations: ids of the rows shown.
+        **optional: further entries.
     """
     has_own_data = bool(task.files or task.folder)
     form_counts = [len(texts) for texts in label_texts]
     # Keys and their order decide a context's id: stored scores are found by it.
     context: dict[str, Json] = {
         "task": task.name,
-        # The folder's name alone: the same data may lie elsewhere on another machine.
+        # Only the folder's name, because the same data may be elsewhere on another machine.
         "data": "task file" if has_own_data else Path(cell.data.data).name,
         "rows": rows,
         "split": cell.data.split,
@@ -135,20 +142,20 @@ def specify(
     return context | {key: optional[key] for key in optional if optional[key]}
 
 
-ENSEMBLE = "ensemble"  # the template of an image task that stands for all its statements
-POOL = 10_000  # images of the train split that the labeled set is drawn from, at most
+ENSEMBLE = "ensemble"  # the template of an image task that selects all its statements
+POOL = 10_000  # maximum images of the train split from which the labeled set is drawn
 
 
 def render_images(
     task: Task, cell: Cell, test: ImageRows, train: ImageRows | None
 ) -> RenderedContext:
-    """Render blocks `test` and `labeled`, for no image is free of content.
+    """Renders the blocks `test` and `labeled`; no image is content-free, so there are no probes.
 
     Args:
         task: an image task.
-        cell: what is asked for.
-        test: the rows that are tested.
-        train: where the labeled set is drawn from; None where none is wanted or there is none.
+        cell: the settings.
+        test: the test rows.
+        train: rows from which the labeled set is drawn, or None without a labeled set.
     """
     _check(task, cell)
     notes = tuple(test.notes)
@@ -156,7 +163,7 @@ def render_images(
         _check_apart(task, test, train)
     elif cell.data.labeled_per_class:
         split = cell.data.train_split
-        notes += (f"{task.name}: {test.where} has no {split!r} split, so there is no bcl",)
+        notes += (f"{task.name}: {test.where} has no {split!r} split, so bcl is not computed",)
     scored, absent, more_notes = _classes(task, cell, test)
     statements = _statements(task, cell.prompt.template)
     names = tuple(task.label_names[label] for label in scored)
@@ -166,13 +173,13 @@ def render_images(
         label_texts.append(tuple(statement.replace("{label}", noun) for statement in statements))
     blocks = {"test": _block(test, range(len(test.images)), scored)}
     if train is not None:
-        # No image is shown in a prompt, so none is excluded.
+        # Images have no demonstrations to exclude.
         per_label = cell.data.labeled_per_class
         chosen = demonstrations.labeled_set(train.labels, len(scored), per_label, (), cell.seed)
         labeled = _block(train, chosen, scored)
         labeled.spec.update(block_options(cell, "labeled"))
         blocks["labeled"] = labeled
-    form: dict[str, Json] = {"template": " | ".join(statements), "shown": ""}  # one text for all
+    form: dict[str, Json] = {"template": " | ".join(statements), "shown": ""}  # one text
     digest, options = text_digest(test.ids), unusual(cell, ("template", "classes"))
     context = specify(
         task, cell, digest, test.split, label_texts, form, absent=list(absent), options=options
@@ -181,10 +188,10 @@ def render_images(
 
 
 def _block(rows: ImageRows, chosen: Sequence[int], scored: Sequence[int]) -> RenderedBlock:
-    """A block of the chosen rows, labels renumbered to their places in `scored`."""
+    """Makes a block of the chosen rows, with labels renumbered to their index in `scored`."""
     images = [rows.images[i] for i in chosen]
     ids = [rows.ids[i] for i in chosen]
-    # Not the references: they say where the data lie on this machine.
+    # The references are left out, because they depend on where the data lie on this machine.
     signatures = (f"{i} {image.signature()}" for i, image in zip(ids, images, strict=True))
     number_of = dict(zip(scored, range(len(scored)), strict=True)) | {-1: -1}
     labels = [number_of[rows.labels[i]] for i in chosen]
@@ -192,7 +199,7 @@ def _block(rows: ImageRows, chosen: Sequence[int], scored: Sequence[int]) -> Ren
 
 
 def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
-    # By reference: the same file may be listed in two splits.
+    # The references are compared, because the same file may be listed in two splits.
     shared = set(map(str, train.images)) & set(map(str, test.images))
     if shared:
         raise InputError(
@@ -205,9 +212,9 @@ def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
 def _classes(
     task: Task, cell: Cell, test: ImageRows
 ) -> tuple[Sequence[int], list[str], tuple[str, ...]]:
-    """Labels that are scored, names of those without images, and what a reader must know of it.
+    """Returns the scored labels, the names of classes without images, and notes on them.
 
-    All classes are, or only classes with images where `classes` is "present".
+    All classes are scored, or only classes with images if `classes` is "present".
     """
     labels = range(len(task.label_names))
     absent = [task.label_names[i] for i in labels if test.present and i not in test.present]
@@ -218,7 +225,7 @@ def _classes(
     if cell.data.classes == "present":
         note = f"only the other {len(test.present)} are scored: an easier task than the whole one"
         return test.present, absent, (fact + note,)
-    note = "they are scored all the same, and bc, which evens out all labels, pays for it; "
+    note = "they are scored anyway, which harms bc, because it evens out all labels; "
     note += f"{spell('classes', 'present')} leaves them out"
     return labels, absent, (fact + note,)
 
@@ -235,8 +242,8 @@ def _check(task: Task, cell: Cell) -> None:
 
 
 def _statements(task: Task, choice: str) -> tuple[str, ...]:
-    """The statement that `choice` numbers or is, the usual one, or all."""
-    # Numbers begin with 1, as in the docs' tables of statements.
+    """Returns the statement that `choice` numbers or holds, the usual one, or all of them."""
+    # Numbers start at 1, as in the docs' tables of statements.
     numbered = {str(i): form for i, form in enumerate(task.statements, 1)}
     if choice == ENSEMBLE:
         return task.statements

@@ -1,6 +1,6 @@
-"""A template, a row and demonstrations make a prompt: plain text, or the messages of a chat.
+"""Builds prompts from a template, a row and demonstrations: plain text, or messages of a chat.
 
-The label's white space belongs to the label.
+White space before a label belongs to the label.
 """
 
 import re
@@ -15,16 +15,16 @@ FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")  # a name in braces
 
 
 def fields_of(template: str) -> tuple[str, ...]:
-    """Names in braces, in order, `label` included."""
+    """Returns the names in braces in order, `label` included."""
     return tuple(FIELD.findall(template))
 
 
 def check_fields(template: str, fields: tuple[str, ...]) -> None:
-    """Refuse a template that does not end in `{label}` or names a field that rows lack."""
-    # What follows the label would be lost: the model is asked up to it.
+    """Raises if a template does not end in `{label}` or names a field that rows lack."""
+    # Text after the label would be lost, because the prompt ends before the label.
     if not template.endswith("{label}") or fields_of(template).count("label") != 1:
         raise InputError.at(f"template {template!r}", "it to end in {label}, which appears once")
-    _fields(template)  # refuses a template that has none
+    _fields(template)  # This raises for a template without fields.
     unknown = [name for name in fields_of(template) if name not in (*fields, "label")]
     if unknown:
         raise InputError(
@@ -34,9 +34,10 @@ def check_fields(template: str, fields: tuple[str, ...]) -> None:
 
 
 def whole_input(template: str) -> str:
-    r"""The template with its whole input part, first field to the end of the last one's line, one.
+    r"""Replaces the whole input part of a template by one field, `{input}`.
 
-    The text before the first field and the label's line stay; the one field left is `{input}`.
+    The input part reaches from the first field to the end of the last field's line. The text before
+    it and the label's line stay.
 
     >>> whole_input("Premise: {premise}\nQuestion: {hypothesis} yes or no?\nAnswer: {label}")
     'Premise: {input}\nAnswer: {label}'
@@ -45,23 +46,23 @@ def whole_input(template: str) -> str:
 
 
 def input_part(template: str) -> str:
-    r"""The part that `whole_input` leaves out: the first field to the end of the last one's line.
+    r"""Returns the input part: from the first field to the end of the last field's line.
 
     >>> input_part("Premise: {premise}\nQuestion: {hypothesis} yes or no?\nAnswer: {label}")
     '{premise}\nQuestion: {hypothesis} yes or no?'
     """
     fields = _fields(template)
     line_end = template.find("\n", fields[-1].end())
-    # On the label's own line the input ends with the field.
+    # If the last field is on the label's line, the input ends with the field.
     return template[fields[0].start() : fields[-1].end() if line_end < 0 else line_end]
 
 
 def domain_premise(template: str) -> str:
-    r"""The template's text after its last field, up to the label: DC-PMI's domain premise.
+    r"""Returns the text between the last field and the label: DC-PMI's domain premise.
 
-    Holtzman et al. 2021 write one by hand for each task; most of them are this text, such as
-    "true or false? answer:" of RTE. Where it is empty, it is ":", which their code takes
-    where there is no domain.
+    Holtzman et al. 2021 write one by hand for each task. Most of them equal this text, such as
+    "true or false? answer:" for RTE. If it is empty, the premise is ":", as in their code for tasks
+    without a domain.
 
     >>> domain_premise("Review: {sentence}\nSentiment: {label}"), domain_premise("{text} {label}")
     ('\nSentiment:', ':')
@@ -71,7 +72,7 @@ def domain_premise(template: str) -> str:
 
 
 def _fields(template: str) -> list[re.Match[str]]:
-    """Matches of the input's fields."""
+    """Returns the matches of the input's fields."""
     fields = [match for match in FIELD.finditer(template) if match.group(1) != "label"]
     if not fields:
         raise InputError.at(f"template {template!r}", "a field in braces before {label}")
@@ -79,8 +80,8 @@ def _fields(template: str) -> list[re.Match[str]]:
 
 
 def fill(template: str, row: Mapping[str, str]) -> str:
-    """The template with each field of the row in its place."""
-    # A text before each field, and its name. A row's text may hold braces of its own, which stay.
+    """Fills each field of the template with the row's text."""
+    # The parts alternate between text and field names. Braces in a row's text stay.
     parts = FIELD.split(template)
     for i in range(1, len(parts), 2):
         parts[i] = row.get(parts[i], f"{{{parts[i]}}}")
@@ -88,17 +89,17 @@ def fill(template: str, row: Mapping[str, str]) -> str:
 
 
 def query(template: str, row: Mapping[str, str]) -> str:
-    r"""The prompt of one row up to its label, with no trailing white space.
+    r"""Renders a row's prompt up to its label, without trailing white space.
 
     >>> query("Review: {sentence}\nSentiment: {label}", {"sentence": "fine "})
     'Review: fine \nSentiment:'
     """
-    # Tokenizers put the space of a word before it: it belongs to the label.
+    # Tokenizers attach a space to the word after it, so the space belongs to the label.
     return fill(template.removesuffix("{label}"), row).rstrip()
 
 
 def continuation(template: str, label_words: str) -> str:
-    r"""A label's words as they follow the prompt: after one space, or on a line of their own.
+    r"""Returns a label's words as they follow the prompt: after one space, or on a new line.
 
     >>> continuation("Review: {sentence}\nSentiment: {label}", "positive")
     ' positive'
@@ -114,18 +115,18 @@ class Shown(NamedTuple):
 
 
 Compose = Callable[[Sequence[Shown]], Callable[[str], str]]
-"""Demonstrations -> (a row's query -> the prompt up to the label)."""
+"""Maps demonstrations to a function from a row's query to its prompt up to the label."""
 
 
 class ChatRenderer(Protocol):
     """A checkpoint's chat template (`models.chat_template.ChatTemplate`)."""
 
     def render(self, messages: Sequence[dict[str, str]], day: date) -> str:
-        """The text of a chat, up to where the answer begins or goes on."""
+        """Renders the text of a chat, up to where the answer begins or continues."""
 
 
 def plain_text(form: str) -> Compose:
-    """Demonstrations as text, an empty line after each, then the query."""
+    """Returns a `Compose` for text: each demonstration with an empty line, then the query."""
 
     def compose(shown: Sequence[Shown]) -> Callable[[str], str]:
         return "".join(map("{}\n\n".format, _answered(form, shown))).__add__
@@ -134,16 +135,16 @@ def plain_text(form: str) -> Compose:
 
 
 def _answered(form: str, shown: Sequence[Shown], start: str = "") -> list[str]:
-    """Each demonstration with its label words, `start` before them."""
+    """Renders each demonstration with its label words after `start`."""
     return [row.query + continuation(form, start + row.label_words) for row in shown]
 
 
 def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> Compose:
-    """Demonstrations and the query as messages, as lm-evaluation-harness makes them.
+    """Returns a `Compose` for messages, in the way of lm-evaluation-harness.
 
-    With `chat=turns` each demonstration is a user's message and the assistant's answer; with
-    `one_message` all are one user's message, the text that a base model would read. The answer may
-    be started ("The answer is"), with demonstrations' answers too.
+    With `chat=turns`, each demonstration is a user's message and an assistant's answer. With
+    `one_message`, a single user's message holds the whole text that a base model would read. The
+    answer may have a fixed start ("The answer is"), which the demonstrations' answers share.
     """
     if renderer is None:
         expected = "a checkpoint with a chat template (an instruct model)"
@@ -157,7 +158,7 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
         expected, got = "a day such as 2024-07-26", repr(settings.chat_date)
         raise InputError(key="chat_date", expected=expected, got=got) from None
 
-    begin = start + " " if start and not start[-1].isspace() else start  # of an answer
+    begin = start + " " if start and not start[-1].isspace() else start  # start of an answer
     ending = [{"role": "assistant", "content": start}] if start else []
 
     def compose(shown: Sequence[Shown]) -> Callable[[str], str]:
@@ -179,7 +180,7 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
 
 
 def label_text(form: str, settings: PromptSettings, label_words: str) -> str:
-    r"""A label's words as they follow the prompt: right at the beginning of an assistant's answer.
+    r"""Returns a label's words as they follow the prompt; a chat answer starts without a space.
 
     >>> label_text("{text}\\nLabel: {label}", PromptSettings(chat="turns"), "good")
     'good'

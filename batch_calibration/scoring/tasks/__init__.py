@@ -1,7 +1,7 @@
-"""The tasks, in the order of the paper's tables: of language, three more, of images.
+"""The tasks: the paper's language tasks in the order of its tables, three more, then image tasks.
 
-Templates and label words of the tasks of language are from Tables 8 and 11 of Zhou et al. 2024, or
-as the task says.
+Templates and label words of language tasks come from Tables 8 and 11 of Zhou et al. 2024, if the
+task names no other source.
 """
 
 import re
@@ -14,22 +14,22 @@ from batch_calibration.errors import refuse_unknown
 from batch_calibration.scoring.tasks.base import Row, Rows, Task, image_task, text_task
 
 PAPER = "Zhou et al. 2024, app. F, Tables 8 and 11 (templates)"
-"""Where the templates and words of most language tasks are printed."""
+"""The source of most language tasks' templates and words."""
 paper_task = partial(text_task, source=PAPER)
 
 
 def numbered(names: Sequence[str], words: Iterable[Sequence[str]]) -> dict[str, dict[str, str]]:
-    """Verbalizers of these label names by their numbers, from 1 on."""
+    """Numbers verbalizers of these label names from 1."""
     return {str(n): dict(zip(names, own, strict=True)) for n, own in enumerate(words, 1)}
 
 
 def listed(task: str) -> tuple[str, ...]:
-    """The classes of an image task with many, as the data set's own list has them: one a line."""
+    """Lists the classes of an image task from its file, in the order of the data set."""
     return tuple((Path(__file__).parent / "classes" / f"{task}.txt").read_text().splitlines())
 
 
-# Is a movie review's sentence negative or positive? The paper varies RTE's prompts alone; these
-# choices are the project's.
+# Is a movie review's sentence negative or positive? The paper varies only RTE's prompts; these
+# templates and verbalizers are this project's.
 SST2_TEMPLATES = {
     "1": "Review: {sentence}\nSentiment: {label}",
     "2": "{sentence}\nSentiment: {label}",
@@ -55,10 +55,10 @@ SST2 = paper_task(
     statement="A {label} movie review.",
     tfds=("glue/sst2",),
     test_rows=872,
-    # Of 872 validation rows 444 are positive.
+    # 444 of 872 validation rows are positive.
     balanced=True,
 )
-# The same of Pang and Lee 2005.
+# Is a movie review's sentence negative or positive? (Pang and Lee 2005)
 MR = text_task(
     "mr",
     "MR",
@@ -83,7 +83,7 @@ AGNEWS = text_task(
     statement_fields=("title",),
     tfds=("ag_news_subset",),
     stand_ins={"validation": "test"},
-    # 30,000 rows a section to train on, 1,900 to test (Zhang et al. 2015).
+    # Each section has 30,000 training rows and 1,900 test rows (Zhang et al. 2015).
     balanced=True,
     source="template style of Zhao et al. 2021 (contextual calibration), appendix",
 )
@@ -116,7 +116,7 @@ QNLI = paper_task(
     statement_words={"entailment": "answers", "not_entailment": "does not answer"},
     tfds=("glue/qnli",),
     test_rows=5463,
-    # Of 5,463 validation rows 2,702 hold the answer.
+    # 2,702 of 5,463 validation rows hold the answer.
     balanced=True,
 )
 # Is the answer to a question about a passage yes?
@@ -131,8 +131,8 @@ BOOLQ = paper_task(
     tfds=("super_glue/boolq",),
     test_rows=3270,
 )
-# Which of two choices is the likelier cause or effect of a premise? The paper's template leaves out
-# which of the two is asked for.
+# Which of two choices is the more probable cause or effect of a premise? The paper's template does
+# not mention whether the question is about the cause or the effect.
 COPA = paper_task(
     "copa",
     "COPA",
@@ -144,12 +144,12 @@ COPA = paper_task(
     statement_words={"choice1": "first", "choice2": "second"},
     tfds=("super_glue/copa",),
     test_rows=100,
-    # The right choice stands first in half of the questions (Roemmele et al. 2011).
+    # The right choice is first in half of the questions (Roemmele et al. 2011).
     balanced=True,
     options=("choice1", "choice2"),
 )
-# Does a premise entail a hypothesis, contradict it, or neither? The matched half of the data. The
-# paper prints one row of templates and words for MNLI, CB and ANLI.
+# Does a premise entail a hypothesis, contradict it, or neither? The rows are the matched half of
+# the data. MNLI, CB and ANLI share templates and words in the paper's tables.
 MNLI = paper_task(
     "mnli",
     "MNLI",
@@ -167,7 +167,7 @@ MNLI = paper_task(
     # Writers gave each premise a hypothesis of each label (Williams et al. 2018).
     balanced=True,
 )  # fmt: skip
-# Does a text commit its author to a clause inside it? CB has its own order of the labels.
+# Does a text commit its author to a clause inside it? CB has another order of the labels.
 CB = MNLI._replace(
     name="cb",
     title="CB",
@@ -177,7 +177,7 @@ CB = MNLI._replace(
     balanced=False,
     stand_ins={},
 )
-# Texts chosen to deceive models, in three rounds of growing difficulty.
+# Does a premise entail a hypothesis? Texts chosen to deceive models, in three rounds.
 # Test rows are a third of each label (Nie et al. 2020).
 ANLI_R1 = MNLI._replace(
     name="anli_r1",
@@ -190,12 +190,12 @@ ANLI_R1 = MNLI._replace(
     columns=({"premise": "context"},),
     stand_ins={},
 )
-# Where a round's training rows cannot be had, its test rows are the pool of demonstrations.
+# If a round's training rows are missing, its test rows are the pool of demonstrations.
 ANLI_R2 = ANLI_R1._replace(
     name="anli_r2", title="ANLI-R2", tfds=("anli/r2",), stand_ins={"train": "test"}
 )
 ANLI_R3 = ANLI_R2._replace(name="anli_r3", title="ANLI-R3", tfds=("anli/r3",), test_rows=1200)
-# Does a text entail a sentence? With the ten templates and verbalizers of the paper.
+# Does a text entail a sentence? RTE has the paper's ten templates and verbalizers.
 TEMPLATES = {
     "1": "Premise: {sentence1}\nHypothesis: {sentence2}\nAnswer: {label}",
     "2": "{sentence1}\nHypothesis: {sentence2}\nAnswer: {label}",
@@ -210,7 +210,7 @@ TEMPLATES = {
     "10": "Determine if the sentence 2 is true or false based on the Sentence 1 below\n"
     "Sentence 1: {sentence1}\nSentence 2: {sentence2}\nAnswer: {label}",
 }
-# Emoji as code points: a face that looks the same can be another sequence.
+# Emoji are written as code points, because different sequences can look the same.
 RTE_WORDS = (
     ("yes", "no"), ("true", "false"), ("correct", "incorrect"), ("positive", "negative"),
     ("good", "bad"), ("great", "terrible"), ("it was true", "it was false"),
@@ -235,7 +235,7 @@ RTE = text_task(
     verbalizers=VERBALIZERS,
     # Half of each challenge's pairs entail (Dagan et al. 2006).
     balanced=True,
-    # SuperGLUE's schema and GLUE's.
+    # The schemas of SuperGLUE and GLUE.
     columns=({"sentence1": "premise", "sentence2": "hypothesis"}, {}),
     source="Zhou et al. 2024, app. F, Tables 8 to 11 (templates, verbalizers)",
 )
@@ -252,7 +252,7 @@ MRPC = paper_task(
     tfds=("glue/mrpc",),
     test_rows=408,
 )
-# Do two questions, asked on a public site, ask for the same?
+# Do two questions from a public site ask for the same?
 QQP = paper_task(
     "qqp",
     "QQP",
@@ -285,7 +285,7 @@ WIC = paper_task(
     balanced=True,
 )
 
-# Which digit stands in the middle of a cropped photo of a house number?
+# Which digit is in the middle of a cropped photo of a house number?
 
 SVHN = image_task(
     "svhn",
@@ -318,8 +318,8 @@ EUROSAT = image_task(
     source="label words and statement 1: CoOp (Zhou et al. 2022), which BlackVIP keeps; all "
     "statements: CLIP (Radford et al. 2021), prompts.md",
 )  # fmt: skip
-# Which of 101 actions does the middle frame of a video show? TFDS has the videos, and its
-# video feature cannot be read without TensorFlow: give middle frames.
+# Which of 101 actions does the middle frame of a video show? TFDS has only videos, which cannot be
+# read without TensorFlow, so users must provide the middle frames.
 ACTIONS = listed("ucf101")
 VERBS = ("", "using ", "doing ", "during ", "performing ", "practicing ")
 PICTURES = ("photo", "video", "example", "demonstration")
@@ -330,14 +330,14 @@ for verb, article, picture in product(VERBS, ("a", "the"), PICTURES):
 UCF101 = image_task(
     "ucf101",
     "UCF101",
-    # "WalkingWithDog" is "Walking With Dog" to CLIP.
+    # CLIP uses "Walking With Dog" for "WalkingWithDog".
     {name: re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name) for name in ACTIONS},
-    # The usual one first, then the others in their order.
+    # The usual statement comes first, then the others in their order.
     tuple(sorted(ACTION_STATEMENTS, key=lambda statement: statement != USUAL_ACTION)),
     source="names: the data set's classInd.txt (Soomro et al. 2012); statement 1: CoOp (Zhou et "
     "al. 2022), which BlackVIP keeps; all 48: CLIP (Radford et al. 2021), prompts.md",
 )
-# How many objects, 3 to 10, stand in the scene?
+# How many objects, 3 to 10, are in the scene?
 CLEVR = image_task(
     "clevr",
     "CLEVR",
@@ -386,11 +386,11 @@ LANGUAGE = (SST2, MNLI, QNLI, MRPC, QQP, BOOLQ, CB, COPA, RTE, WIC, ANLI_R1, ANL
 IN_ORDER = (*LANGUAGE, MR, AGNEWS, TREC, SVHN, EUROSAT, UCF101, CLEVR, AIRCRAFT, DTD)
 TASKS = {task.name: task for task in IN_ORDER}
 PAPER_LANGUAGE = tuple(name for name, task in TASKS.items() if task.objective)
-"""The paper's 13 tasks of text (Zhou et al. 2024, Table 4, which counts their rows)."""
+"""The paper's 13 language tasks (Zhou et al. 2024, Table 4, which lists their numbers of rows)."""
 
 
 def get_task(name: str) -> Task:
-    """The task of that name; an unknown name is answered with the nearest right one."""
+    """Returns the task of that name; an unknown name raises an error with the most similar name."""
     refuse_unknown("task", name, TASKS)
     return TASKS[name]
 

@@ -16,7 +16,7 @@ from batch_calibration.settings import ApiSettings
 
 KEY = "sk-planted-0123456789"
 
-# What was answered is kept
+# Answers are kept
 
 
 def test_one_request_that_fails_for_good_loses_no_other(tmp_path):
@@ -33,8 +33,10 @@ def test_one_request_that_fails_for_good_loses_no_other(tmp_path):
         assert np.isnan(partial.log_probs[3]).all()
         answered = np.arange(len(TEXTS)) != 3
         np.testing.assert_allclose(partial.log_probs[answered], want()[answered], rtol=1e-6)
-        refusal = "1 of 12 prompts have no scores from the server and are left out, those that end "
-        assert any(note.startswith(f"{refusal}in {TEXTS[3]!r}") for note in first_scorer.notes)
+        refusal = (
+            "1 of 12 prompts have no scores from the server and are left out: the prompts that "
+        )
+        assert any(note.startswith(f"{refusal}end in {TEXTS[3]!r}") for note in first_scorer.notes)
         # The refusal is kept as answers are.
         restarted = scorer(server.address, answers=path)
         assert restarted.estimate(TEXTS, LABELS)[:3:2] == (0, 24)
@@ -184,7 +186,7 @@ def test_a_damaged_answer_is_asked_again_with_a_note(tmp_path):
             got = asks.score(TEXTS[:2], LABELS).log_probs
             np.testing.assert_allclose(got, want(TEXTS[:2]), rtol=1e-6)
             assert len(server.asked) == before + 1, damaged
-            assert asks.notes == ["1 kept answers were damaged and asked again."]
+            assert asks.notes == ["1 stored answers were damaged and asked again."]
 
 
 def test_answers_of_the_version_before_are_read_and_hold_no_key_after(tmp_path, monkeypatch):

@@ -261,9 +261,9 @@ KINDS = {
     "no answer": Kind(always(drop=True), AGAIN),
     "no HTTP": Kind(send(garbage), AGAIN),
     "head that is too large": Kind(send(large_head), AGAIN),
-    "head that never ends": Kind(send(slow_head), "no whole answer within 0.4 seconds"),
-    "a byte now and then": Kind(send(drip), "no whole answer within 0.4 seconds"),
-    "chunks now and then": Kind(send(drip, chunked=True), "no whole answer within 0.4 seconds"),
+    "head that never ends": Kind(send(slow_head), "no complete answer within 0.4 seconds"),
+    "a byte now and then": Kind(send(drip), "no complete answer within 0.4 seconds"),
+    "chunks now and then": Kind(send(drip, chunked=True), "no complete answer within 0.4 seconds"),
     "chunks without end": Kind(send(drip, chunk=b" " * 500_000, wait=0, chunked=True), BYTES),
     "every answer twice": Kind(twice),
     "every answer twice, top-k": Kind(twice, way="top_k"),
@@ -292,7 +292,7 @@ KINDS = {
     "charset of no text": Kind(sent(content_type=f"{JSON}base64")),
     "half a surrogate pair": Kind(always('{"choices": "\\ud800"}'), "no JSON"),
     # The status
-    "come again in a year": Kind(always("", 429, {"retry-after": "31536000"}), "again in 31536000"),
+    "come again in a year": Kind(always("", 429, {"retry-after": "31536000"}), "after 31536000"),
     "come again yesterday": Kind(always("", 429, {"retry-after": "-86400"}), "status 429"),
     "come again at no date": Kind(always("", 503, NO_DATE), "status 503"),
     "come again at a far date": Kind(always("", 503, FAR), "status 503"),
@@ -335,7 +335,7 @@ KINDS = {
         having(usage={"completion_tokens": 3}), "ends with the label"
     ),
     # The prompt
-    "prompts cut": Kind(asked_otherwise(cut), "its last .* letters alone"),
+    "prompts cut": Kind(asked_otherwise(cut), "only its last .* letters"),
     "prompts cut, vLLM": Kind(asked_otherwise(cut), SENT, "prompt_logprobs"),
     "prompts cut to a half, ids": Kind(
         having(usage={"prompt_tokens": 3, "completion_tokens": 1}),
@@ -355,7 +355,7 @@ KINDS = {
     "one answer to all": Kind(of_first(), f"{SENT}|ends with the label"),
     "one answer to all, top-k": Kind(of_first(), "the same one to 4", "top_k"),
     "one answer to all, chat": Kind(of_first(), "the same one to 4", "chat"),
-    "one answer to all, ids": Kind(of_first(), "got none of token_id|same one", "score"),
+    "one answer to all, ids": Kind(of_first(), "got an answer without token_id|same one", "score"),
 }
 
 

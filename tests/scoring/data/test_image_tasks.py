@@ -277,7 +277,7 @@ def test_one_split_of_tfds_is_dealt(tfds, tmp_path):
     write_folder(tmp_path, "eurosat/rgb", {"train": examples(20, lambda i: i % 10)}, features)
     train, test = (read(task, str(tmp_path), split) for split in ("train", "test"))
     assert [str(ref)[-4:] for ref in train.images] == ["n[0]", "n[1]", "n[2]", "n[3]"]
-    assert len(test.images) == 16 and "has the one split 'train'" in test.notes[0]
+    assert len(test.images) == 16 and "has only the split 'train'" in test.notes[0]
 
 
 def test_clevrs_label_is_the_number_of_objects(tfds, tmp_path):
@@ -363,7 +363,7 @@ def test_a_replaced_image_makes_the_block_stale(tmp_path):
 def test_without_a_train_split_there_is_no_labeled_set(tmp_path):
     fill(tmp_path / "test", "01")
     context = planned(data=str(tmp_path))
-    assert set(context.blocks) == {"test"} and "so there is no bcl" in context.notes[0]
+    assert set(context.blocks) == {"test"} and "so bcl is not computed" in context.notes[0]
 
 
 def test_settings_that_do_not_fit_images(refuses):
