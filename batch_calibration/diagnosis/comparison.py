@@ -99,7 +99,7 @@ class Comparison(NamedTuple):
             text += " 'better, worse' counts contexts."
         hidden = len(self.results) - len(self._best_of_groups())
         if hidden and not is_all:
-            text += f" Each group has its best method on these labels; {more} {hidden} more."
+            text += f" Shown is each group's best method on these labels; {more} {hidden} more."
         if self.skipped:
             text += f" {len(self.skipped)} methods need inputs that were not given."
         return text

@@ -359,7 +359,7 @@ def recommend_by_bias(
         return Recommendation(method, options, reason, seen, expected, None, {})
     method, expected, unsure = POOLED if pooled else LIKELY, UNCHANGED, ""
     if len(rows) < LEAST_ROWS:
-        unsure = f"{len(rows):,} rows (fewer than {LEAST_ROWS}) do not show if BC is safe"
+        unsure = f"{len(rows):,} rows (fewer than {LEAST_ROWS}) do not show if a correction is safe"
     elif seen.information < (least := pooled_shares.LEAST_TOLD if pooled else LEAST_INFORMATION):
         unsure = (
             f"their information on a row's label ({seen.information:.3f} nats, less than "
