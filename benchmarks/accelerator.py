@@ -1,16 +1,16 @@
-"""Items a second and share of peak on an accelerator, in bfloat16, and what bfloat16 changes.
+"""Measures throughput on an accelerator in bfloat16, and the numerical error of bfloat16.
 
     python -m benchmarks.accelerator            # Qwen3-0.6B's shape, random weights
     python -m benchmarks.accelerator --train    # also the embedded models' training minutes
-    python -m benchmarks.accelerator --host     # only what needs no accelerator
+    python -m benchmarks.accelerator --host     # only the parts without an accelerator
     python -m benchmarks.accelerator --quick    # a small shape, a few rows: any device, a minute
 
-Rows are 300 random tokens and two labels of one token each, alone or with 240 tokens that all
-share. Each line runs with the attention that is chosen for the device and with XLA's, in turn;
-rates are of the best call after compilation. Of peak: floating point operations of the unique
-tokens (weights, attention, unembedding) over time and the best rate of matrix products measured in
-this run. Host: processor time of the thread that lays rows out. A vocabulary of whole words
-tokenizes faster than a learned one.
+Each row has 300 random tokens and two one-token labels. In one setting the rows share nothing, in
+the other they share a prefix of 240 tokens. Each setting runs with the device's default attention
+kernel and with XLA's; rates are of the best call after compilation. "Of peak" divides the
+floating point operations of the unique tokens (weights, attention, unembedding) by the time and by
+the best rate of matrix products in this run. "Host" is the CPU time of the thread that packs rows.
+The word-level tokenizer here is faster than a learned one.
 """
 
 import argparse
@@ -52,10 +52,10 @@ SMALL = QWEN3 | {
     "vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 128,
 }  # fmt: skip
-TOKENS, SHARED = 300, 240  # tokens of a row, and how many of them all rows share
+TOKENS, SHARED = 300, 240  # tokens of a row, and tokens of the shared prefix
 LABELS = [" w1", " w2"]
 GOALS = {0: 1500, SHARED: 6000}
-"""Items a second on an H100-class GPU, by the tokens that all rows share."""
+"""Number of shared prefix tokens -> goal in items per second on an H100-class GPU."""
 
 
 class Size(NamedTuple):
@@ -63,10 +63,10 @@ class Size(NamedTuple):
 
     Attributes:
         shape: The network's config.
-        rows: How many rows, by the tokens that they share.
-        calls: How often each is timed.
-        tasks: Of the embedded suite, whose scores in bfloat16 and float32 are compared.
-        compared: Rows of each of them.
+        rows: Number of shared prefix tokens -> number of rows.
+        calls: Number of timed calls of each setting.
+        tasks: Tasks of the embedded suite for the comparison of bfloat16 with float32.
+        compared: Number of rows of each of these tasks.
     """
 
     shape: dict[str, Any]
@@ -81,26 +81,26 @@ QUICK = Size(SMALL, {0: 8, SHARED: 12}, 1, ("sst2",), 12)
 
 
 def network(shape: dict[str, Any]) -> Checkpoint:
-    """A random network on the device."""
+    """Makes a network of a shape with random weights on the device."""
     family = FAMILIES[shape["model_type"]]
     config = read_config(family, shape, Path("random"))
-    # Shapes alone: the weights are drawn on the device, so the host holds none of them.
+    # Only shapes: the weights are drawn on the device, and the host never holds them.
     graph, shapes = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0))))
 
     def draw(path: Any, like: Any) -> jax.Array:
         name = jax.tree_util.keystr(path)
         if "scale" in name:  # the scale of a norm
             return jnp.ones(like.shape, jnp.bfloat16)
-        # The letters' sum, as Python's hash of a text differs from process to process.
+        # The sum of the code points, because Python's hash of a text varies between processes.
         key = jax.random.fold_in(jax.random.key(0), sum(map(ord, name)))
-        return 0.02 * jax.random.normal(key, like.shape, jnp.bfloat16)  # 0.02 as in GPT-2
+        return 0.02 * jax.random.normal(key, like.shape, jnp.bfloat16)  # GPT-2's scale
 
     model = nnx.merge(graph, jax.tree_util.tree_map_with_path(draw, shapes))
     for _, module in nnx.iter_modules(model):
         if isinstance(module, nnx.Embed):
-            module.dtype = jnp.bfloat16  # it keeps the dtype it was made with, float32
+            module.dtype = jnp.bfloat16  # else it computes in its initial dtype, float32
         if isinstance(module, nnx.Linear):
-            module.dot_general = product  # as loaded networks multiply
+            module.dot_general = product  # the matrix product of loaded networks
     return Checkpoint(
         Path("random"), family.name, family.kind, config, model, word_tokenizer(config.vocab_size),
         None, "", "bfloat16",
@@ -108,14 +108,14 @@ def network(shape: dict[str, Any]) -> Checkpoint:
 
 
 def word_tokenizer(size: int) -> Tokenizer:
-    """A token for each of the words `w0`, `w1` ..."""
+    """Makes a tokenizer with one token for each of the words `w0`, `w1` ..."""
     tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(size)}, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return tokenizer
 
 
 def make_rows(count: int, shared: int, vocabulary: int) -> list[str]:
-    """Texts of `TOKENS` random words, the first `shared` of them the same."""
+    """Makes texts of `TOKENS` random words with a common prefix of `shared` words."""
     random = np.random.default_rng(shared)
     beginning = random.integers(3, vocabulary, shared)
     texts = []
@@ -126,25 +126,25 @@ def make_rows(count: int, shared: int, vocabulary: int) -> list[str]:
 
 
 def operations(checkpoint: Checkpoint, rows: int, shared: int) -> float:
-    """Floating point operations of unique tokens: two for each weight, pair's number and logit."""
+    """Counts the floating point operations of the unique tokens, two for each multiply-add."""
     config: Any = checkpoint.config
     leaves = jax.tree_util.tree_leaves_with_path(nnx.state(checkpoint.model))
-    # Embeddings are looked up, not multiplied.
+    # Embeddings are looked up, so only kernels count.
     weights = sum(leaf.size for path, leaf in leaves if "kernel" in jax.tree_util.keystr(path))
     tokens = shared + rows * (TOKENS - shared)
-    # Pairs of query and key that the mask lets through.
+    # Unmasked pairs of query and key.
     pairs = shared * (shared + 1) // 2 + rows * sum(range(shared + 1, TOKENS + 1))
-    # 2 for the scores, 2 for the weighted sum of values
+    # 2 operations for the attention scores, 2 for the weighted sum of values.
     attention = 4 * config.layers * config.heads * config.head_size * pairs
-    # One position a row is unembedded.
+    # One position per row is unembedded.
     return 2.0 * weights * tokens + attention + 2.0 * config.width * config.vocab_size * rows
 
 
 @contextmanager
 def attention(kind: programs.Kind) -> Iterator[None]:
-    """Scorers made inside run this attention."""
+    """Sets the attention kernel of scorers that are made inside the context."""
     chosen = programs.attention_kind
-    programs.attention_kind = lambda *_: kind  # scorers ask for the kind when they are made
+    programs.attention_kind = lambda *_: kind  # scorers read it when they are made
     try:
         yield
     finally:
@@ -152,19 +152,19 @@ def attention(kind: programs.Kind) -> Iterator[None]:
 
 
 def best(call: Callable[[], object], calls: int) -> float:
-    """Seconds of the best of `calls` after a first one that compiles."""
+    """Returns the seconds of the fastest of `calls` calls, after a first call that compiles."""
     rates = []
     for _ in range(calls + 1):
         start = time.perf_counter()
         call()
         rates.append(time.perf_counter() - start)
-    return min(rates[1:])  # without the one that compiled
+    return min(rates[1:])  # the first call compiled
 
 
 def host(vocabulary: int, rows: int) -> None:
-    """Print what the thread that lays rows out does for each, of the shared rows."""
+    """Prints the CPU time per row of tokenization and packing, with a shared prefix."""
     tokenizer, texts = word_tokenizer(vocabulary), make_rows(rows, SHARED, vocabulary)
-    times = [time.thread_time()]  # seconds of this thread alone
+    times = [time.thread_time()]  # CPU seconds of this thread
     encoded = encode(tokenizer, texts, LABELS)
     times.append(time.thread_time())
     tries = [build_trie(labels) for labels in encoded.labels]
@@ -175,11 +175,11 @@ def host(vocabulary: int, rows: int) -> None:
             lay_out(sequences[start : start + 4], 4, shared, encoded.prompts, tries)
     times.append(time.thread_time())
     tokens, layout_time = (1e6 * seconds / rows for seconds in np.diff(times))  # microseconds a row
-    print(f"host: {tokens:.0f} microseconds a row for tokens, {layout_time:.0f} for the layout")
+    print(f"host: {tokens:.0f} microseconds a row to tokenize, {layout_time:.0f} to pack")
 
 
 def rates(size: Size, checkpoint: Checkpoint, kinds: tuple[programs.Kind, ...]) -> None:
-    """Print items a second and share of peak, each attention on each kind of rows."""
+    """Prints items per second and share of peak for each attention kernel and setting."""
     peak = matmul_peak()
     print(f"matrix products: {peak / 1e12:.2f} TFLOP/s at most")
     for shared, count in size.rows.items():
@@ -189,7 +189,7 @@ def rates(size: Size, checkpoint: Checkpoint, kinds: tuple[programs.Kind, ...]) 
         for kind in kinds:
             with attention(kind):
                 scorer = CausalLM(checkpoint)
-            # The defaults bind this turn of the loop.
+            # Default arguments bind the values of this iteration.
             seconds = best(lambda s=scorer, t=texts: s.score(t, LABELS), size.calls)
             print(
                 f"{name}, attention {kind}: {count / seconds:.0f} items/s "
@@ -200,7 +200,7 @@ def rates(size: Size, checkpoint: Checkpoint, kinds: tuple[programs.Kind, ...]) 
 
 
 def parity(tasks: tuple[str, ...], rows: int) -> None:
-    """Print how far bfloat16 is from float32 on the embedded model."""
+    """Prints the differences between bfloat16 and float32 scores of the embedded model."""
     models = [load_checkpoint(CHECKPOINTS[MINI], dtype) for dtype in ("float32", "bfloat16")]
     differences, relative, agreement = [], [], []
     for name in tasks:
@@ -211,7 +211,7 @@ def parity(tasks: tuple[str, ...], rows: int) -> None:
         exact, narrow = (CausalLM(model).score(texts, labels).log_probs for model in models)
         difference = narrow - exact
         differences.append(np.abs(difference).ravel())
-        # A constant added to all labels of a row changes no prediction.
+        # A constant shift of all labels of a row changes no prediction.
         relative.append(np.abs(difference - difference.mean(axis=1, keepdims=True)).ravel())
         agreement.append(narrow.argmax(axis=1) == exact.argmax(axis=1))
     errors, centered = np.concatenate(differences), np.concatenate(relative)
@@ -220,12 +220,12 @@ def parity(tasks: tuple[str, ...], rows: int) -> None:
         f"{errors.size} scores: mean {errors.mean():.4f}, 99th percentile "
         f"{np.quantile(errors, 0.99):.4f}, largest {errors.max():.4f} nats (goal 0.02); between "
         f"labels of a row: mean {centered.mean():.4f}, largest {centered.max():.4f}; "
-        f"{np.concatenate(agreement).mean():.2%} of predictions alike"
+        f"{np.concatenate(agreement).mean():.2%} of predictions agree"
     )
 
 
 def training() -> None:
-    """Print the minutes that each embedded model takes to train from scratch."""
+    """Prints the training time of each embedded model from scratch, in minutes."""
     for program in ("train_mini", "train_mini_clip"):
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
@@ -235,10 +235,10 @@ def training() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure, and print."""
+    """Runs the chosen measurements and prints them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small shape and a few rows")
-    parser.add_argument("--host", action="store_true", help="only what needs no accelerator")
+    parser.add_argument("--host", action="store_true", help="only the parts without an accelerator")
     parser.add_argument("--train", action="store_true", help="also train the embedded models")
     chosen = parser.parse_args(arguments)
     size = QUICK if chosen.quick else FULL

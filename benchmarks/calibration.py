@@ -1,8 +1,8 @@
-"""Calibration timed: every shift method in one call, and PC beside scikit-learn's mixture.
+"""Times calibration: all shift methods in one call, and PC against scikit-learn's mixture.
 
     python -m benchmarks.calibration
 
-Needs scikit-learn. Prints; the numbers worth keeping go to benchmarks/RESULTS.md with their date.
+Needs scikit-learn. Results are printed; copy relevant numbers to benchmarks/RESULTS.md with a date.
 """
 
 import time
@@ -23,17 +23,17 @@ STARTS = 100
 
 
 def scores(random: np.random.Generator, *shape: int) -> np.ndarray:
-    """Log-probabilities as language models give them: overlapping labels, bias, row constants."""
+    """Draws log-probabilities with overlapping labels, a bias and row constants."""
     *lead, rows, labels = shape
     gold = random.integers(0, labels, (*lead, rows))
-    # Labels have little of the probability, e^-6.
+    # The labels together have about e^-6 of the probability.
     noise = random.normal(0, 1, shape) + random.normal(0, 1, (*lead, rows, 1)) - 6
     bias = random.normal(0, 1, (*lead, 1, labels))
     return (noise + bias + 1.6 * np.eye(labels)[gold]).astype(np.float32)
 
 
 def seconds(call: Callable[[], Any], repeats: int) -> float:
-    """The best of several runs: the machine is shared."""
+    """Returns the shortest time of several calls, because other programs share the machine."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -43,9 +43,9 @@ def seconds(call: Callable[[], Any], repeats: int) -> float:
 
 
 def shift_methods() -> None:
-    """13 tasks x 5 seeds of 1000 x 3 scores, all shift methods in one jitted call."""
+    """Times all shift methods in one jitted call on 13 tasks x 5 seeds of 1000 x 3 scores."""
     random = np.random.default_rng(0)
-    # Rows of each block.
+    # Number of rows of each block.
     sizes = {"test": 1000, "cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20, "pmi": 1}
     rows = sizes | {"looc": 6, "permutations": 3000, "labeled": 384}
     blocks = {}
@@ -61,7 +61,7 @@ def shift_methods() -> None:
 
 
 def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
-    """100 starts of both, from the same starts for the rows and at its own best for the time."""
+    """Compares PC with scikit-learn: densities from the same 100 starts, and run times."""
     random = np.random.default_rng(1)
     table = jnp.asarray(scores(random, rows, labels))
     # Scikit-learn computes in float64.
@@ -71,13 +71,13 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
         [log_probs[random.choice(rows, labels, replace=False)] for _ in range(STARTS)]
     )
 
-    # One start covariance for all labels, as ours has.
+    # All labels start with one covariance, as in our implementation.
     precision = np.linalg.inv(np.cov(log_probs.T, bias=True) + COVARIANCE_RIDGE * np.eye(labels))
     peers, taken_same = [], 0.0
     for first in firsts:
         peer = GaussianMixture(
             labels,
-            init_params="random",  # the cheapest: what it draws is replaced by the start below
+            init_params="random",  # the cheapest; means_init and precisions_init replace its draws
             means_init=first,
             weights_init=np.full(labels, 1 / labels),
             precisions_init=np.stack([precision] * labels),
@@ -123,12 +123,12 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
 
 def main() -> None:
     """Prints both comparisons."""
-    # 100 steps need not converge, for either side
+    # Neither side has to converge within 100 steps.
     warnings.simplefilter("ignore", ConvergenceWarning)
     print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}")
     shift_methods()
-    prototypes_beside_scikit_learn(872, 2)  # rows and labels of SST-2's validation set
-    prototypes_beside_scikit_learn(9815, 3)  # of MNLI's, matched
+    prototypes_beside_scikit_learn(872, 2)  # the size of SST-2's validation set
+    prototypes_beside_scikit_learn(9815, 3)  # the size of MNLI's, matched
 
 
 if __name__ == "__main__":

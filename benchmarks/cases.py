@@ -1,4 +1,4 @@
-"""Makes what benchmarks score: real rows as prompts."""
+"""Renders real rows as prompts for the benchmarks."""
 
 from itertools import chain, pairwise
 from pathlib import Path
@@ -19,16 +19,16 @@ class Case(NamedTuple):
     """One context to score.
 
     Attributes:
-        name: What the table calls it.
+        name: The name in the table.
         task: The task's name.
-        shots: Demonstrations of each class.
-        rows: Rows in one call of ours.
-        peer_rows: How many of them the harness scores too; its speed does not depend on it.
-        goal: How many times as fast as the harness we mean to be.
-        verbalizer: Which label words, where not the paper's.
-        batch: The harness's best batch size, as `--full` found it.
-        labels: Continuations in place of the task's.
-        tokens: Tokens of each prompt, cut out of running text; 0 renders the task's rows.
+        shots: Number of demonstrations of each class.
+        rows: Number of rows in one call of our scorer.
+        peer_rows: Number of rows that the harness scores; its rate does not depend on it.
+        goal: Target speedup over the harness.
+        verbalizer: Name of the label words; "" uses the paper's.
+        batch: The harness's best batch size, measured with `--full`.
+        labels: Continuations that replace the task's labels.
+        tokens: Length of each prompt in tokens, cut from running text; 0 renders the task's rows.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Case(NamedTuple):
 FEW = "MNLI, 4 shots a class"
 ZERO = "MNLI, 0 shots"
 CASES = (
-    # Rows of ours in a call, rows of the harness, and the goal.
+    # Shots, rows of our scorer per call, rows of the harness, goal.
     Case(FEW, "mnli", 4, 192, 8, 25),
     Case("MNLI, 4 shots a class, two-token labels", "mnli", 4, 192, 4, 60, "two_tokens"),
     Case("SST-2, 16 shots a class", "sst2", 16, 192, 8),
@@ -57,13 +57,13 @@ CASES = (
 
 
 def render(case: Case, data: Path, rows: int, tokenizer: Path | None = None) -> dict[str, Any]:
-    """The first rows of a case as texts, and its labels; `tokenizer` where it asks for tokens."""
+    """Renders the first rows of a case as texts with its labels; `tokenizer` cuts by tokens."""
     task = TASKS[case.task]
     if case.verbalizer:
         task = task._replace(verbalizers={case.verbalizer: TWO_TOKENS})
     settings = Settings.of(
         data=str(data), shots=case.shots, limit=rows, verbalizer=case.verbalizer,
-        labeled_per_class=0, dc_texts=1,  # only the test rows are read
+        labeled_per_class=0, dc_texts=1,  # only the test rows are used
     )  # fmt: skip
     test, train = read(task, str(data), "validation", rows), read(task, str(data), "train")
     context = render_context(task, settings.cell(case.task), test, train)
@@ -77,7 +77,7 @@ def render(case: Case, data: Path, rows: int, tokenizer: Path | None = None) -> 
 
 
 def pieces(text: str, tokenizer: Path, count: int, tokens: int) -> list[str]:
-    """The first pieces of a text of so many tokens each."""
+    """Cuts the first `count` pieces of `tokens` tokens each from a text."""
     encoding = Tokenizer.from_file(str(tokenizer)).encode(text)
     starts = [encoding.offsets[number * tokens][0] for number in range(count + 1)]
     return [text[start:end] for start, end in pairwise(starts)]

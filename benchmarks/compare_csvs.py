@@ -1,8 +1,8 @@
-"""Compares the tables of two commits: which CSV files differ, in which metrics, by how much.
+"""Compares the CSV tables of two commits, and prints the differences of each metric.
 
     python -m benchmarks.compare_csvs OLD/tables NEW/tables
 
-Exit code 1 where a file is missing, a cell of a printed table differs, or a row has no partner.
+Exits with code 1 if a file is missing, a cell of a printed table differs, or a row has no match.
 """
 
 import argparse
@@ -11,30 +11,30 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-# Columns with numbers; all others say what a row is of.
+# Columns with numbers; all other columns identify the row.
 NUMBERS = ("value", "low", "high")
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file by column."""
+    """Reads the rows of a CSV file as dicts by column name."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def compare(old: Path, new: Path) -> bool:
-    """Print what differs; whether nothing differs but values of single metrics."""
+    """Prints the differences; returns False if more than the values of metrics differ."""
     is_equal, tables_equal = True, 0
     moved: dict[str, list[float]] = defaultdict(list)
     count: dict[str, int] = defaultdict(int)
     for path in sorted(old.glob("*.csv")):
         new_path = new / path.name
         if not new_path.is_file():
-            print(f"{path.name}: not there any more")
+            print(f"{path.name}: missing in the new tables")
             is_equal = False
             continue
         before, after = read(path), read(new_path)
-        # A table for people has no column of metrics: its cells are compared as texts.
-        # Only tables with a row for each value are compared number by number.
+        # Tables with one row per value are compared number by number. A printed table has no
+        # column "metric", so its cells are compared as texts.
         if not before or not {"value", "metric"} <= set(before[0]):
             tables_equal += before == after
             if before != after:
@@ -45,13 +45,13 @@ def compare(old: Path, new: Path) -> bool:
         new_values = {}
         for row in after:
             new_values[tuple(row[name] for name in keys)] = float(row["value"])
-        if len(new_values) != len(before):  # fewer where a key occurs twice
+        if len(new_values) != len(before):  # fewer if a key occurs twice
             print(f"{path.name}: {len(before)} rows before, {len(new_values)} now")
             is_equal = False
         for row in before:
             key = tuple(row[name] for name in keys)
             if key not in new_values:
-                print(f"{path.name}: no {key} any more")
+                print(f"{path.name}: {key} is missing in the new table")
                 is_equal = False
                 continue
             count[row["metric"]] += 1

@@ -1,4 +1,4 @@
-"""Measures lm-evaluation-harness's `hf` backend on the same jobs as ours."""
+"""Measures lm-evaluation-harness's `hf` backend on the same jobs as our scorer."""
 
 import os
 import sys
@@ -17,21 +17,21 @@ from benchmarks import worker
 
 
 class Counting(HFLM):
-    """The backend as it is; it also counts the tokens that it runs, padding included."""
+    """The unmodified backend with a count of its tokens, padding included."""
 
     tokens = 0
 
-    # The name that lm_eval gives it.
+    # Overrides a method of lm_eval, so the name is fixed.
     def _model_call(self, inps: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
         self.tokens += inps.numel()
         return super()._model_call(inps, *args, **named)
 
 
 def main() -> None:
-    """Serve jobs on a checkpoint."""
+    """Serves jobs on a checkpoint."""
     torch.set_num_threads(worker.pin())
     directory = Path(sys.argv[1])
-    cuda = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"  # as jax is told
+    cuda = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"  # as for jax
     dtype = torch.bfloat16 if cuda else torch.float32
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
     model.to("cuda" if cuda else "cpu").eval()
@@ -40,7 +40,7 @@ def main() -> None:
     )
 
     def answer(texts: Sequence[str], labels: Sequence[str], batch: int = 1) -> dict[str, Any]:
-        # The batch size is fixed once it is made.
+        # The constructor fixes the batch size, so each job makes a new backend.
         backend = Counting(model, tokenizer=tokenizer, batch_size=batch)
         requests = []
         for i, text in enumerate(texts):

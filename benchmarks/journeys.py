@@ -1,8 +1,9 @@
-"""Journeys through the code: our functions and files that run in the second call of four of them.
+"""Counts the package's functions and files that run in four typical uses (journeys).
 
-python -m benchmarks.journeys     # --list: and the functions or the files of each, in order
+python -m benchmarks.journeys     # --list also prints the functions of each call, in order
 
-Counted are Python functions of files below batch_calibration/, not while a module is imported.
+Each journey runs twice, and the second run is counted. Python functions in files below
+batch_calibration/ count, unless they run during an import.
 """
 
 import inspect
@@ -27,12 +28,12 @@ PACKAGE = str(Path(batch_calibration.__file__).parent)
 
 
 def calls_of(action: Callable[[], object]) -> list[tuple[str, str]]:
-    """File and name of each function of ours that is called, in order."""
+    """Returns the file and the name of each call of a package function, in order."""
     calls = []
 
     def note_call(frame: FrameType | None, event: str, _: object) -> None:
         code = frame.f_code
-        # The bodies of modules and classes are no functions.
+        # Bodies of modules and classes do not have this flag.
         is_function = code.co_flags & inspect.CO_OPTIMIZED
         if event != "call" or not is_function or not code.co_filename.startswith(PACKAGE):
             return
@@ -51,7 +52,7 @@ def calls_of(action: Callable[[], object]) -> list[tuple[str, str]]:
 
 
 def write_log(path: Path) -> None:
-    """200 rows of two labels, as lm-evaluation-harness 0.4 writes them."""
+    """Writes a log of 200 rows and two labels in the format of lm-evaluation-harness 0.4."""
     scores = np.random.default_rng(0).normal((-2.0, -3.0), 0.3, (200, 2))
     with path.open("w") as log:
         for number, row in enumerate(scores):
@@ -65,7 +66,7 @@ def write_log(path: Path) -> None:
 
 
 def main() -> None:
-    """Print calls, functions and files of each journey."""
+    """Prints the number of calls, functions and files of each journey."""
     scores = np.random.default_rng(0).normal((-2.0, -3.0, -2.5), 0.3, (50, 3))
     with tempfile.TemporaryDirectory() as folder:
         log, page, corrected = (

@@ -1,12 +1,13 @@
-"""Times our scorer beside the limit: the floating point operations of each distinct beginning once.
+"""Compares our scorer with the limit: each distinct prefix of the prompts computed exactly once.
 
     python -m benchmarks.limit            # FLAGS=--quick for one network; --full for all layers
 
-Random networks in the shapes that people use; tasks of 0 to 16 shots, 2 to 60 labels of 1 to 4
-tokens. Beside it a plain transformers loop that keeps the prefix's cache, llama.cpp with a kept
-prefix where it knows the network (and prompts there that share nothing), and
-lm-evaluation-harness where that is affordable. Writes the lines to docs/evidence/limit.csv and
-their summary to benchmarks/RESULTS.md; with --networks only those are measured anew.
+The networks have popular shapes and random weights; the cases have 0 to 16 shots and 2 to 60 labels
+of 1 to 4 tokens. The peers are a plain transformers loop with a prefix cache, llama.cpp with a
+prefix cache for the networks that it supports (also on prompts that share nothing), and
+lm-evaluation-harness on the cases that it can run in time. The results go to
+docs/evidence/limit.csv and their summary to benchmarks/RESULTS.md; --networks measures only some
+networks and keeps the stored results of the others.
 """
 
 import csv
@@ -44,18 +45,18 @@ COLUMNS = (
     "memory, GB: plain, ours; max difference, nats"
 ).split("; ")
 LEGEND = """\
-Each side scores the same rows in turn, tokenization included and loading not, in processes of \
-their own on the same cores; rates are rows a second, of a second call (--full: the median of \
-three more); first is the first call, which compiles what earlier cases had not. Of peak: the \
-operations of every distinct beginning once (weights, attention as far as masks let it see, \
-unembedding of what is read) over time and over the best rate of large matrix products right \
+The sides score the same rows in turn, each in its own process on the same cores; times include \
+tokenization but not loading. Rates are rows per second of the second call (with --full the median \
+of three calls); first is the first call, which compiles programs that earlier cases did not need. \
+Of peak: the operations of each distinct prefix once (weights, unmasked attention, unembedding of \
+the positions that are read) over time and over the best rate of large matrix products right \
 before and after each call. The plain loop is `config.scorer=transformers`; it and llama.cpp run \
-the shared beginning once, then rows in batches of {batches}, whichever is the fastest, and \
-unembed only what is read. The harness has its `hf` backend at batch 32."""
+the shared prefix once, then the rows at the fastest batch size of {batches}, and unembed only the \
+positions that are read. The harness runs its `hf` backend at batch 32."""
 
 
 def record(path: Path, lines: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Put lines in the place of those of the same networks and cases; all lines of the file."""
+    """Replaces the lines of the same networks and cases in a CSV file; returns all its lines."""
     old: list[dict[str, str]] = []
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
@@ -70,7 +71,7 @@ def record(path: Path, lines: Sequence[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def summary(lines: Sequence[dict[str, str]]) -> str:
-    """A table with a row for each network: the least and the most of each of its ratios."""
+    """Makes a table with one row per network: the smallest and largest value of each ratio."""
     rows = [[NETWORK, "measured", "lines", SHARE, *RATIOS]]
     for network in dict.fromkeys(line[NETWORK] for line in lines):
         own = [line for line in lines if line[NETWORK] == network]
@@ -89,17 +90,17 @@ def summary(lines: Sequence[dict[str, str]]) -> str:
 
 
 def _key(line: dict[str, str]) -> tuple[str, str]:
-    """A network's name without its layers, and the case."""
+    """Returns the network's name without its number of layers, and the case."""
     return line[NETWORK].partition(" (")[0], line["case"]
 
 
 NETWORKS = flags.DEFINE_list("networks", list(SHAPES), "which networks")
 BATCHES = (1, 8, 32)
-"""Batch sizes of the plain loop and of llama.cpp, of which the best counts."""
+"""Batch sizes for the plain loop and llama.cpp; the fastest one counts."""
 LLAMA_CPP = ("gpt2", "llama", "qwen2", "qwen3")
-"""Networks that tests/reference/to_gguf.py writes for llama.cpp."""
+"""Model types that tests/reference/to_gguf.py can convert for llama.cpp."""
 PRECISIONS = ("float32", "float16")
-"""Of llama.cpp's weights and cache."""
+"""Dtypes of llama.cpp's weights and cache."""
 
 FIVE = tuple(f" {word} kind" for word in ("red", "blue", "green", "gold", "pink"))
 ENDINGS = ("", " of", " of the", " of the same")
@@ -117,22 +118,22 @@ DISTINCT = (
     Case("500 tokens, nothing shared", "sst2", 0, 16, 0, tokens=500),
     Case("950 tokens, nothing shared", "sst2", 0, 8, 0, tokens=950),
 )
-"""Prompts that share nothing, beside llama.cpp."""
+"""Prompts without a shared prefix, for the comparison with llama.cpp."""
 AGREE = {"float32": 5e-3, "float16": 0.1}
-"""Most nats between a score of ours and llama.cpp's, which looks gelu up in a float16 table."""
+"""Tolerance in nats between our scores and llama.cpp's, which has a float16 table for gelu."""
 
 
 class Peer(NamedTuple):
-    """A peer's speed on a case, at its best batch size."""
+    """A peer's results on a case at its best batch size."""
 
     rate: float  # rows/s
     batch: int
     memory: int
-    gap: float  # nats, from ours
+    gap: float  # largest difference from our scores, nats
 
 
 class Line(NamedTuple):
-    """One case of one network, as measured."""
+    """The measurements of one case of one network."""
 
     network: str
     case: str
@@ -146,7 +147,7 @@ class Line(NamedTuple):
 
 
 def main() -> None:
-    """Measure every network and case, print the table, record it."""
+    """Measures all networks and cases, prints the table and stores it."""
     data, tokenizer = scoring.check()
     began = time.monotonic()
     lines: list[Line] = []
@@ -160,13 +161,13 @@ def main() -> None:
                 print(*cells(line), sep=" | ", flush=True)
                 lines.append(line)
                 measured = [dict(zip(COLUMNS, cells(line), strict=True)) for line in lines]
-                if not run.quick:  # a run that ends early loses no line
+                if not run.quick:  # stored line by line, in case the run is stopped
                     measured = record(scoring.ROOT / "docs/evidence/limit.csv", measured)
     rates = list(chain.from_iterable(line.peaks for line in lines))
     report.publish(
-        "limit", "beside the limit",
-        f"`python -m benchmarks.limit`: random networks in float32, fewer layers where said; the "
-        f"least and the most of each network's lines, which stand in `docs/evidence/limit.csv`. "
+        "limit", "scoring compared with its limit",
+        f"`python -m benchmarks.limit`: random networks in float32, some with fewer layers; the "
+        f"range over each network's lines, which are in `docs/evidence/limit.csv`. "
         f"Matmul peak {min(rates) / 1e9:.0f} to {max(rates) / 1e9:.0f} GFLOP/s.",
         summary(measured), LEGEND.format(batches=", ".join(map(str, BATCHES))),
         device=lines[0].first, threads=run.threads, began=began, quick=run.quick,
@@ -174,7 +175,7 @@ def main() -> None:
 
 
 def layers(shape: Shape, config: dict[str, Any]) -> str:
-    """Numbers of layers run, and of all."""
+    """Returns the number of layers that are run, and of all layers, as a text."""
     key = "n_layer" if "n_layer" in config else "num_hidden_layers"
     return f"{config[key]} of {shape.config[key]}"
 
@@ -182,7 +183,7 @@ def layers(shape: Shape, config: dict[str, Any]) -> str:
 def measure(
     run: scoring.Run, network: str, directory: Path, config: dict[str, Any]
 ) -> Iterator[Line]:
-    """All cases of one network, the sides in turn."""
+    """Yields the measurements of all cases of one network."""
     is_in_llama_cpp = config["model_type"] in LLAMA_CPP
     measured_cases = list(CASES[:: 2 if run.quick else 1])  # quick: every other case
     if is_in_llama_cpp and not run.quick:
@@ -202,13 +203,13 @@ def measure(
                 if answer.gap > AGREE.get(side, scoring.AGREE[line.first["backend"]]):
                     sys.exit(
                         f"error: {network}, {case.name}: ours and {side}'s scores differ by "
-                        f"{answer.gap:.2g} nats; no time is worth reading."
+                        f"{answer.gap:.2g} nats; their times cannot be compared."
                     )
             yield line._replace(network=network, work=work)
 
 
 def write_gguf(directory: Path, precision: str) -> Path:
-    """The checkpoint as a file of llama.cpp, beside its tokenizer."""
+    """Writes the checkpoint as a GGUF file into its folder; returns the path."""
     path = directory / f"{precision}.gguf"
     script = scoring.ROOT / "tests" / "reference" / "to_gguf.py"
     subprocess.run([sys.executable, script, directory, path, precision], check=True)
@@ -218,7 +219,7 @@ def write_gguf(directory: Path, precision: str) -> Path:
 def time_case(
     case: Case, content: dict[str, Any], ours: Worker, peers: dict[str, Worker], harness: Worker
 ) -> Line:
-    """One case, the sides in turn."""
+    """Measures one case with all sides in turn."""
     texts, labels = content["texts"], content["labels"]
     first = ours.ask(texts=texts, labels=labels)
     batches = {side: best_batch(peer, texts, labels) for side, peer in peers.items()}
@@ -227,17 +228,17 @@ def time_case(
     for _ in range(3 if scoring.FULL.value else 1):
         before = ours.ask(peak=True)["peak"]
         warm.append(ours.ask(texts=texts, labels=labels))
-        # The higher of two peaks, as others may use the machine between them.
+        # The higher of two peaks, because other programs may slow one of them down.
         peaks.append(max(before, ours.ask(peak=True)["peak"]))
         for side, peer in peers.items():
             answers[side].append(peer.ask(texts=texts, labels=labels, batch=batches[side]))
     harness_rate = None
     if case.peer_rows:
         peer_texts = texts[: case.peer_rows]
-        harness.ask(texts=peer_texts[:1], labels=labels)  # its first call is not timed
+        harness.ask(texts=peer_texts[:1], labels=labels)  # the first call warms up
         seconds = harness.ask(texts=peer_texts, labels=labels, batch=32)["seconds"]
         harness_rate = case.peer_rows / seconds
-    # Ours sends no more than 128 rows.
+    # Our worker returns at most 128 rows of scores.
     own = np.array(warm[-1]["log_probs"])
     measured_peers = {}
     for side, of_peer in answers.items():
@@ -250,9 +251,9 @@ def time_case(
 
 
 def best_batch(peer: Worker, texts: list[str], labels: list[str]) -> int:
-    """The batch size at which a peer is the fastest on a few of the rows."""
+    """Finds the batch size with a peer's highest rate on a few of the rows."""
     few = texts[: max(8, len(texts) // 6)]
-    peer.ask(texts=few[:4], labels=labels, batch=BATCHES[0])  # its first call is not timed
+    peer.ask(texts=few[:4], labels=labels, batch=BATCHES[0])  # the first call warms up
     seconds = {}
     for size in BATCHES:
         if size <= len(few):
@@ -262,10 +263,10 @@ def best_batch(peer: Worker, texts: list[str], labels: list[str]) -> int:
 
 
 def cells(line: Line) -> list[str]:
-    """A line as cells under `COLUMNS`."""
+    """Formats a line as cells in the order of `COLUMNS`."""
     rate = line.rows / median(answer["seconds"] for answer in line.warm)
     taken = np.array([answer["seconds"] for answer in line.warm])
-    share = median(line.work.flops / taken / line.peaks)  # of the measured matmul peak
+    share = median(line.work.flops / taken / line.peaks)  # share of the measured matmul peak
     ratios = []
     for side in ("plain", *PRECISIONS):
         peer = line.peers.get(side)

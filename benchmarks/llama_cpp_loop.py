@@ -1,10 +1,10 @@
-"""llama.cpp, measured: what a careful user writes with llama-cpp-python's functions.
+"""Measures llama.cpp with a careful scoring loop on llama-cpp-python's low-level functions.
 
-The beginning that all prompts share is run once and stays in the cache. Rows follow it as
-sequences of one batch; a label's tokens are sequences that go on from their row's, so that no
-token is run twice, and logits are computed of positions that are read.
+The shared prefix of all prompts runs once and stays in the cache. Rows are sequences of one batch
+after it, and the labels of a row continue the row's sequence. So each token runs once, and only
+positions that are read have logits.
 
-python -m benchmarks.llama_cpp_loop FILE.gguf      # tokenizer.json lies beside it
+python -m benchmarks.llama_cpp_loop FILE.gguf      # with tokenizer.json in the same folder
 """
 
 import sys
@@ -23,14 +23,14 @@ from batch_calibration.scoring.engine.trie import Trie, build_trie, sums
 from benchmarks import worker
 
 CELLS = 8192
-"""Tokens that the cache holds: a prefix, and a batch after it."""
+"""Capacity of the cache in tokens: a prefix and one batch after it."""
 MOST_TOKENS = 2048
-"""Tokens of a batch."""
+"""Largest number of tokens in a batch."""
 MOST_SEQUENCES = llama_cpp.llama_max_parallel_sequences()
 
 
 class Token(NamedTuple):
-    """A token of a batch: where it stands, which sequences it belongs to, whether it is read."""
+    """A token of a batch: its id, position and sequences, and whether its logits are read."""
 
     number: int
     position: int
@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 class Network:
-    """A network in llama.cpp, and a cache whose sequences all begin with the same prefix."""
+    """A network in llama.cpp with a cache; all sequences in it begin with the same prefix."""
 
     def __init__(self, path: Path, threads: int):
         llama_cpp.llama_backend_init()
@@ -50,10 +50,10 @@ class Network:
         settings.n_ctx, settings.n_seq_max, settings.kv_unified = CELLS, MOST_SEQUENCES, True
         settings.n_batch = MOST_TOKENS
         settings.n_threads = settings.n_threads_batch = threads
-        # Faster than without. 512 tokens at once are llama.cpp's own default.
+        # Flash attention is faster here. 512 tokens are llama.cpp's own default.
         settings.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
         settings.n_ubatch = 512
-        if "float32" in path.name:  # else the cache is in float16
+        if "float32" in path.name:  # the default cache is float16
             settings.type_k = settings.type_v = llama_cpp.GGML_TYPE_F32
         self.context = llama_cpp.llama_init_from_model(self.model, settings)
         self.cache = llama_cpp.llama_get_memory(self.context)
@@ -64,7 +64,7 @@ class Network:
         self.run_tokens = 0
 
     def run(self, tokens: Sequence[Token]) -> np.ndarray:
-        """Logits `[m, vocabulary]` of the positions that are read, `tokens` put in the cache."""
+        """Runs `tokens`, and returns the logits `[m, vocabulary]` of the positions to read."""
         batch = self.batch
         batch.n_tokens = len(tokens)
         for i, token in enumerate(tokens):
@@ -84,7 +84,7 @@ class Network:
         )
 
     def keep_prefix(self, tokens: Sequence[int]) -> None:
-        """Empty the cache, and run what all sequences begin with."""
+        """Clears the cache, then runs the prefix of all sequences."""
         llama_cpp.llama_memory_clear(self.cache, False)
         for start in range(0, len(tokens), MOST_TOKENS):
             chunk = enumerate(tokens[start : start + MOST_TOKENS], start)
@@ -94,12 +94,12 @@ class Network:
                 llama_cpp.llama_memory_seq_cp(self.cache, 0, sequence, 0, len(tokens))
 
     def cut_back(self, length: int) -> None:
-        """Only the prefix of `length` tokens stays in the cache."""
+        """Removes all tokens after the prefix of `length` tokens from the cache."""
         llama_cpp.llama_memory_seq_rm(self.cache, -1, length, -1)
 
 
 def lay_out(prompt: Sequence[int], shared: int, labels: Trie, first: int) -> list[Token]:
-    """A row's tokens after the prefix, its sequences numbered from `first`: one for each leaf."""
+    """Lays out a row's tokens after the prefix, with a sequence for each leaf from `first` on."""
     nodes = range(len(labels.tokens))
     leaves = [node for node in nodes if labels.ends[node] == node + 1]
     own = range(first, first + max(1, len(leaves)))
@@ -117,7 +117,7 @@ def lay_out(prompt: Sequence[int], shared: int, labels: Trie, first: int) -> lis
 def batches(
     prompts: list[list[int]], shared: int, tries: Sequence[Trie], most: int
 ) -> Iterator[tuple[list[int], list[Token]]]:
-    """Rows and their tokens, up to `most` rows at a time and as many as a batch holds."""
+    """Yields batches of rows with their tokens: at most `most` rows, within the batch limits."""
     rows: list[int] = []
     tokens: list[Token] = []
     sequences = 0
@@ -137,7 +137,7 @@ def batches(
 
 
 def read(logits: np.ndarray, tries: Sequence[Trie]) -> np.ndarray:
-    """Log-probabilities `[rows, k]` of labels off the logits of each slot, row after row."""
+    """Computes the labels' log-probabilities `[rows, k]` from the logits of the rows' slots."""
     top = logits.max(axis=1, keepdims=True)
     norm = top[:, 0] + np.log(np.exp(logits - top).sum(axis=1))
     reads, start = [], 0
@@ -149,7 +149,7 @@ def read(logits: np.ndarray, tries: Sequence[Trie]) -> np.ndarray:
 
 
 def main() -> None:
-    """Serve jobs on a file."""
+    """Serves jobs on a GGUF file."""
     path = Path(sys.argv[1])
     network = Network(path, worker.pin())
     tokenizer = Tokenizer.from_file(str(path.parent / "tokenizer.json"))

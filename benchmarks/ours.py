@@ -1,4 +1,4 @@
-"""Our scorer, measured: seconds, compilations, memory, and in a pass of its own the work done."""
+"""Measures our scorer: time, compilations, memory, and the positions that were run and read."""
 
 import json
 import math
@@ -22,16 +22,16 @@ from benchmarks import worker
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (2048, 2048, 2048))
-"""`[m, k] @ [k, n]`: the two products of GPT-2-small's MLP, and a square one."""
+"""Shapes (m, k, n) of `[m, k] @ [k, n]`: GPT-2-small's two MLP products, and a square one."""
 LARGE = ((8192, 8192, 8192),)
-"""On GPUs, which small products leave idle."""
+"""Shapes for GPUs; smaller products do not fill them."""
 
 
 class TextLines(Sequence[str]):
-    """Texts of a file, a JSON string a line, read when they are asked for.
+    """Texts of a file with one JSON string per line, which are read on access.
 
-    A context's prompts are rendered when they are asked for, too: a list of all texts would be
-    memory of the caller's that grows with the rows.
+    The package also renders a context's prompts on access. A list of all texts would add memory
+    that grows with the rows and does not belong to the scorer.
     """
 
     def __init__(self, path: str):
@@ -58,7 +58,7 @@ class TextLines(Sequence[str]):
 
 
 def count_work() -> dict[str, int]:
-    """From now on count the positions that compiled programs run and those they unembed."""
+    """Starts to count the positions that compiled programs run, and those they unembed."""
     work = dict.fromkeys(("tokens", "read"), 0)
     one_at_a_time = Lock()
 
@@ -66,13 +66,13 @@ def count_work() -> dict[str, int]:
         program: Callable[..., Any], what: str, number: int, axes: int
     ) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            with one_at_a_time:  # calls come from several threads
+            with one_at_a_time:  # several threads call it
                 work[what] += math.prod(arguments[number].shape[:axes])
             return program(*arguments)
 
         return call
 
-    # Which argument has the shape to count, and how many of its axes.
+    # The index of the argument to count by, and the number of its leading axes to multiply.
     programs.forward_packed = counted(programs.forward_packed, "tokens", 4, 2)
     programs.prefill = counted(programs.prefill, "tokens", 6, 2)
     programs.read = counted(programs.read, "read", 5, 1)
@@ -80,35 +80,35 @@ def count_work() -> dict[str, int]:
 
 
 def matmul_peak() -> float:
-    """Most floating point operations a second over matrix products, in the dtype scored in."""
+    """Measures the peak rate of matrix products in floating point operations per second."""
     gpu = jax.default_backend() == "gpu"
     product = jax.jit(jnp.matmul)
     best = 0.0
     for m, k, n in LARGE if gpu else MATMULS:
-        # Products of random numbers: those of equal ones take less power and run faster.
+        # Random numbers, because products of constants use less power and run faster.
         keys = jax.random.split(jax.random.key(0))
         dtype = jnp.bfloat16 if gpu else jnp.float32
         a, b = jax.random.normal(keys[0], (m, k), dtype), jax.random.normal(keys[1], (k, n), dtype)
         product(a, b).block_until_ready()
-        at_once = 20 if gpu else 1  # calls sent before the last is awaited
+        at_once = 20 if gpu else 1  # calls in flight, to hide the launch time
         for _ in range(10):
             start = time.perf_counter()
             for _ in range(at_once):
                 last = product(a, b)
             last.block_until_ready()
-            # A product and a sum for each.
+            # A multiplication and an addition for each term.
             best = max(best, at_once * 2 * m * k * n / (time.perf_counter() - start))
     return best
 
 
 def peak_memory() -> int:
-    """Most bytes held: in the accelerator where there is one, else in the process."""
+    """Returns the peak memory in bytes: of the accelerator if there is one, else of the process."""
     stats = jax.devices()[0].memory_stats() or {}
     return int(stats.get("peak_bytes_in_use", 0)) or worker.peak_memory()
 
 
 def main() -> None:
-    """Serve jobs on a checkpoint."""
+    """Serves jobs on a checkpoint."""
     worker.pin()
     use_few_arenas()
     keep_programs()
@@ -116,7 +116,7 @@ def main() -> None:
     device = {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind}
     if device["backend"] == "gpu":
         state = nnx.state(checkpoint.model, nnx.Param)
-        # On an accelerator both peers score in bfloat16 too.
+        # On a GPU all sides score in bfloat16.
         nnx.update(checkpoint.model, jax.tree.map(lambda array: array.astype(jnp.bfloat16), state))
     compiled: list[float] = []
     work = count_work()
@@ -149,7 +149,7 @@ def main() -> None:
             "compilations": len(compiled),
             "compile_seconds": sum(compiled),
             "memory": peak_memory(),
-            "log_probs": log_probs[:128].tolist(),  # enough to compare
+            "log_probs": log_probs[:128].tolist(),  # enough rows for a comparison
             **work,
         }
 

@@ -1,7 +1,8 @@
 """Measures the scorer of `config.scorer=transformers` on the same jobs as the Flax networks.
 
-It runs what a careful user of transformers writes: the beginning that all prompts share once, rows
-of like length in batches over a copy of its cache, labels of several tokens from their row's cache.
+It is the loop of a careful user of transformers: the shared prefix of all prompts runs once, rows
+of similar length run in batches on copies of its cache, and labels of several tokens continue from
+the cache of their row.
 """
 
 import sys
@@ -17,14 +18,14 @@ from benchmarks import worker
 
 
 def main() -> None:
-    """Serve jobs on a checkpoint."""
+    """Serves jobs on a checkpoint."""
     torch.set_num_threads(worker.pin())
     checkpoint = TransformersFiles(Path(sys.argv[1])).load()
     is_on_gpu = checkpoint.model.device.type == "cuda"
     tokens = [0]
 
     def count_tokens(_: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Add the positions of a call, padding included."""
+        """Adds the positions of a call, padding included."""
         tokens[0] += (named["input_ids"] if "input_ids" in named else arguments[0]).numel()
 
     checkpoint.model.base_model.register_forward_pre_hook(count_tokens, with_kwargs=True)

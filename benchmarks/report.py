@@ -1,4 +1,4 @@
-"""Writes the measurements as one table, at its place in RESULTS.md."""
+"""Formats the measurements as a table and stores it in its section of RESULTS.md."""
 
 import platform
 import time
@@ -15,18 +15,18 @@ COLUMNS = (
     "tokens/row: theirs, ours, least", "of peak", "memory, GB: theirs, ours", "max Δ, nats",
 )  # fmt: skip
 LEGEND = """\
-Both sides score the same texts, tokenization included and loading not, in turn, in processes of \
-their own on the same cores; rates are examples a second, the median of the calls, each on other \
-rows. A row's cost to the harness does not depend on the number of rows, so it scores fewer of \
-them. Ours cold is the first call of a process, compilation included; the others find its \
-programs; what they still compiled is in their rate. Tokens are positions the networks ran, \
-padding included; least is every distinct beginning once. Of peak: floating point operations of \
-the least tokens (weights, attention as far as masks let it see, unembedding) over time and the \
-best rate of large matrix products right before and after. Memory is a process's high-water mark."""
+Both sides score the same texts in turn, each in its own process on the same cores; times include \
+tokenization but not loading. Rates are examples per second, the median of the calls, each on new \
+rows. The harness scores fewer rows, because its rate does not depend on their number. Ours cold \
+is the first call of a process with its compilation; later calls reuse the programs, and their \
+rates include what they still compile. Tokens are the positions that the networks ran, padding \
+included; least counts each distinct prefix once. Of peak: floating point operations of the least \
+tokens (weights, unmasked attention, unembedding) over time and the best rate of large matrix \
+products right before and after. Memory is the peak of the process."""
 
 
 class Line(NamedTuple):
-    """One row of the table; rates are examples a second, tokens and work are of one example."""
+    """One row of the table. Rates are examples per second; tokens are per example."""
 
     name: str
     rows: int
@@ -49,13 +49,13 @@ class Line(NamedTuple):
 
 
 def summary(line: Line) -> str:
-    """A line as it is printed once it is measured."""
+    """Formats a line for printing right after its measurement."""
     peer = f", harness {line.peer_rate:.2f}/s" if line.peer_rate else ""
     return f"{line.name}: ours {line.rate:.2f}/s, cold {line.cold_rate:.2f}/s{peer}"
 
 
 def cells(line: Line) -> list[str]:
-    """A line as cells under `COLUMNS`, empty where nothing was measured."""
+    """Formats a line as cells in the order of `COLUMNS`; a cell without a measurement is empty."""
     peered = line.peer_rate > 0
     goals = (
         [f"≥ {line.goal:g}: {verdict(line.rate / line.peer_rate >= line.goal)}"]
@@ -83,12 +83,12 @@ def cells(line: Line) -> list[str]:
 
 
 def verdict(met: bool) -> str:
-    """A goal's outcome in a word."""
+    """Names a goal's outcome in one word."""
     return "met" if met else "missed"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Markdown whose columns stand straight in a terminal too."""
+    """Formats rows as a Markdown table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
     lines = [f"| {' | '.join(map(str.ljust, row, widths))} |" for row in rows]
@@ -99,19 +99,19 @@ def publish(
     mark: str, what: str, *parts: str, device: dict[str, Any], began: float,
     threads: int = 2, quick: bool = False, packages: Sequence[str] = PACKAGES,
 ) -> None:  # fmt: skip
-    """Print the report and, unless quick, record it in RESULTS.md.
+    """Prints the report and, unless quick, stores it in RESULTS.md.
 
     Args:
-        mark: of its place in the file.
-        what: was measured.
-        parts: what the first paragraph begins with, the table, and how to read it.
-        device: `backend` and `device` as jax says them.
+        mark: name of the report's section in the file.
+        what: title of the measurement.
+        parts: the start of the first paragraph, the table, and its legend.
+        device: `backend` and `device`, as jax names them.
         began: `time.monotonic()` at the start.
-        threads: cores that were used.
-        quick: whether it was a sample.
-        packages: whose versions are named.
+        threads: number of cores in use.
+        quick: whether the run was only a sample.
+        packages: packages to list with their versions.
     """
-    # To jax every processor is "cpu".
+    # jax calls every processor "cpu".
     where = processor() if device["backend"] == "cpu" else device["device"]
     first, *paragraphs = parts
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
@@ -127,24 +127,24 @@ def publish(
 
 
 def processor() -> str:
-    """The processor's name."""
+    """Returns the processor's name."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line for line in lines if "model name" in line]
-    # On ARM the file names no model.
+    # On ARM the file has no model name.
     return names[0].partition(": ")[2] if names else platform.processor() or "an unnamed processor"
 
 
 def record(path: Path, text: str, what: str) -> None:
-    """Put the section on `what` in the place of the last one, or above all others."""
+    """Replaces the section `what` of a file, or adds it above all others."""
     begin, end = f"<!-- {what}: begin -->", f"<!-- {what}: end -->"
     old = path.read_text(encoding="utf-8")
     block = f"{begin}\n{text}\n{end}\n"
     if begin in old:
         head, _, after = old.partition(begin)
-        # The new block ends its last line itself.
+        # The new block has its own final newline.
         new = head + block + after.partition(end)[2].removeprefix("\n")
     else:
-        # Before the first section, and before the mark of one that is written anew each time.
+        # Before the first section, including the begin mark of a generated one.
         head, mark, after = old.partition("\n<!--" if "\n<!--" in old else "\n## ")
         new = f"{head}\n{block}{mark}{after}"
     path.write_text(new, encoding="utf-8")

@@ -1,9 +1,9 @@
-"""Times our scorer beside lm-evaluation-harness's `hf` backend, in turn, in one run.
+"""Compares the speed of our scorer with lm-evaluation-harness's `hf` backend.
 
     python -m benchmarks.scoring      # --quick for a sample; --full for every case and sweep
 
-Needs lm-evaluation-harness, torch and transformers: `make bench` sets them up. Prints one table
-and, unless quick, writes it to benchmarks/RESULTS.md.
+Needs lm-evaluation-harness, torch and transformers, which `make bench` sets up. Both sides run in
+turn. Prints one table and, unless quick, writes it to benchmarks/RESULTS.md.
 """
 
 import importlib.util
@@ -36,16 +36,16 @@ QUICK = flags.DEFINE_bool("quick", False, "a sample in two minutes; nothing is r
 
 NEEDS = ("lm_eval", "torch", "transformers")
 BATCHES = (1, 8, 32, 64)
-"""Batch sizes of the harness, of which `--full` takes the best; ours has its default."""
+"""Batch sizes of the harness that `--full` tries; our scorer has its default."""
 COPIES = 3
-"""Arrays `[batch, tokens, vocabulary]` of float32 that the harness holds at once."""
+"""Number of float32 arrays `[batch, tokens, vocabulary]` that the harness holds at once."""
 AGREE = {"cpu": 1e-3, "gpu": 0.1}
-"""Most nats between a score of ours and the harness's: float32, and bfloat16."""
+"""Tolerance in nats between our scores and the harness's: float32 on CPUs, bfloat16 on GPUs."""
 QUICK_CASES = (FEW, ZERO)
 
 
 class Run(NamedTuple):
-    """Settings that all measurements of this run share."""
+    """Settings of all measurements of one run."""
 
     folder: Path
     data: Path
@@ -56,17 +56,17 @@ class Run(NamedTuple):
 
     @property
     def checkpoint(self) -> Path:
-        """The network that both sides score with."""
+        """The folder of the network of both sides."""
         return self.folder / "small"
 
     def start(self, module: str, checkpoint: Path, threads: int = 0) -> Worker:
-        """A worker with empty caches, on our cores or fewer."""
+        """Starts a worker with empty caches on `threads` cores, by default the run's."""
         caches = Path(tempfile.mkdtemp(dir=self.folder))
         return Worker(module, caches, threads or self.threads, checkpoint)
 
 
 class Turns(NamedTuple):
-    """The answers of both sides to one case: ours first cold, and our peaks beside each call."""
+    """The answers of both sides to one case, our cold call, and the peak rate at each warm call."""
 
     cold: dict[str, Any]
     warm: list[dict[str, Any]]
@@ -75,7 +75,7 @@ class Turns(NamedTuple):
 
 
 def main() -> None:
-    """Measure every case, print the table, record it."""
+    """Measures all cases, prints the table and stores it."""
     data, tokenizer = check()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
@@ -83,7 +83,7 @@ def main() -> None:
         shape = GPT2 | ({"n_layer": 2} if run.quick else {})  # quick: two layers
         random_checkpoint(run.checkpoint, tokenizer, shape)
         device = peak(run)
-        # Where jax has an accelerator and torch has none, their rates are not worth comparing.
+        # If only jax has an accelerator, the rates cannot be compared.
         run = run._replace(backend=device["backend"], peered=device["backend"] == "cpu" or cuda())
         if not run.peered:
             print("torch sees no accelerator here: lm-evaluation-harness is left out.")
@@ -92,7 +92,7 @@ def main() -> None:
         lines += sweeps(run) if FULL.value else []
     cut = " QUICK: two layers, few rows, one call each, no goals." if run.quick else ""
     report.publish(
-        "scoring", "scoring beside lm-evaluation-harness",
+        "scoring", "scoring compared with lm-evaluation-harness",
         f"`python -m benchmarks.scoring`: a random network of GPT-2-small's shape, its tokenizer, "
         f"real rows.{cut}",
         report.table([report.COLUMNS, *map(report.cells, lines)]), report.LEGEND,
@@ -101,38 +101,38 @@ def main() -> None:
 
 
 def check(needs: Sequence[str] = NEEDS, *folders: str) -> list[Path]:
-    """The shared folders, by default of rows and of GPT-2's tokenizer, once all needs are met."""
+    """Checks packages, folders and cores; returns the shared folders, by default data and GPT-2."""
     for module in needs:
         if importlib.util.find_spec(module) is None:
-            raise InputError(f"{module} is not installed here; `make bench` sets everything up.")
+            raise InputError(f"{module} is not installed; run `make bench`, which installs it.")
     paths = [Path(SHARED.value, name) for name in folders or ("data", "tokenizers/gpt2")]
     for folder in paths:
         if not folder.is_dir():
-            raise InputError(f"--shared={SHARED.value}: expected the folder {folder}, found none.")
+            raise InputError(f"--shared={SHARED.value}: the folder {folder} does not exist.")
     cores = len(os.sched_getaffinity(0))
     if THREADS.value > cores:
-        raise InputError(f"--threads={THREADS.value}: this machine gives us {cores} cores.")
+        raise InputError(f"--threads={THREADS.value}: only {cores} cores are available.")
     return paths
 
 
 def cuda() -> bool:
-    """True if torch sees an accelerator."""
+    """Checks whether torch sees an accelerator."""
     return bool(importlib.import_module("torch").cuda.is_available())
 
 
 def peak(run: Run, network: str = "small") -> dict[str, Any]:
-    """The device and its measured matmul peak."""
+    """Measures the peak rate of matrix products, and returns it with the device."""
     with run.start("benchmarks.ours", run.folder / network) as ours:
         return ours.ask(peak=True)
 
 
 def compare(run: Run, case: Case, shape: dict[str, Any]) -> Line:
-    """One case with both sides."""
+    """Measures one case with both sides."""
     rows, peers = case.rows, case.peer_rows
     if run.quick:
         rows, peers = 32, 4 if case.shots else 32
     repeats = 1 if run.quick else 3
-    content = cases.render(case, run.data, rows * (repeats + 1))  # each call scores rows of its own
+    content = cases.render(case, run.data, rows * (repeats + 1))  # each call scores new rows
     batch = 0
     if run.peered:
         batch = best_batch(run, case, shape, content) if FULL.value else case.batch
@@ -141,7 +141,7 @@ def compare(run: Run, case: Case, shape: dict[str, Any]) -> Line:
     if gap > AGREE[run.backend]:
         sys.exit(
             f"error: {case.name}: ours and the harness's scores differ by {gap:.2g} nats, which is "
-            f"more than {AGREE[run.backend]:g}; no time is worth reading."
+            f"more than {AGREE[run.backend]:g}; their times cannot be compared."
         )
     work = least_work(run.checkpoint, shape, content["texts"][-rows:], content["labels"])
     taken = np.array([answer["seconds"] for answer in turns.warm])
@@ -175,7 +175,7 @@ def compare(run: Run, case: Case, shape: dict[str, Any]) -> Line:
 def in_turn(
     run: Run, content: dict[str, Any], rows: int, repeats: int, peers: int, batch: int
 ) -> Turns:
-    """Both sides on the same rows, one after the other, each time on other rows."""
+    """Runs both sides in turn on the same rows; each repetition has new rows."""
     turns = Turns({}, [], [], [])
     texts, labels = content["texts"], content["labels"]
     with (
@@ -184,11 +184,11 @@ def in_turn(
     ):
         turns = turns._replace(cold=ours.ask(texts=texts[:rows], labels=labels))
         if peer:
-            peer.ask(texts=texts[:1], labels=labels)  # its first call is not timed
+            peer.ask(texts=texts[:1], labels=labels)  # the first call warms up
         for start in range(rows, (repeats + 1) * rows, rows):
             before = ours.ask(peak=True)["peak"]
             turns.warm.append(ours.ask(texts=texts[start : start + rows], labels=labels))
-            # The higher of the peaks before and after, as others may use the machine in between.
+            # The higher of the peaks before and after: other programs may slow one of them down.
             turns.peaks.append(max(before, ours.ask(peak=True)["peak"]))
             if peer:
                 peer_texts = texts[start : start + peers]
@@ -197,20 +197,20 @@ def in_turn(
 
 
 def difference(turns: Turns, peers: int) -> tuple[float, float]:
-    """The largest gap between the sides' scores, and how far scores of a label lie apart."""
+    """Returns the largest difference between the sides, and the deviation of a label's scores."""
     ours = np.array([answer["log_probs"][:peers] for answer in turns.warm])
     theirs = np.array([answer["log_probs"][:peers] for answer in turns.theirs])
-    # Over calls and rows, for each label.
+    # The deviation is over calls and rows; the label with the largest one counts.
     return float(np.abs(ours - theirs).max()), float(theirs.std(axis=(0, 1)).max())
 
 
 def compiled(*answers: dict[str, Any]) -> tuple[int, float]:
-    """Number of programs compiled in these calls, and the seconds it took."""
+    """Returns the number of programs compiled in these calls, and the compile seconds."""
     return sum(a["compilations"] for a in answers), sum(a["compile_seconds"] for a in answers)
 
 
 def best_batch(run: Run, case: Case, shape: dict[str, Any], content: dict[str, Any]) -> int:
-    """The harness's fastest batch size: one full batch of each size that memory holds."""
+    """Finds the harness's fastest batch size, with one full batch of each size that fits memory."""
     texts, labels = content["texts"], content["labels"]
     length = least_work(run.checkpoint, shape, texts[:1], labels[:1]).tokens
     memory = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]  # KiB
@@ -222,7 +222,7 @@ def best_batch(run: Run, case: Case, shape: dict[str, Any], content: dict[str, A
             if needed > 0.9 * 1024 * int(memory):  # a tenth stays free
                 print(f"{case.name}: harness at batch {batch} left out: {needed / 1e9:.0f} GB")
                 continue
-            # One-token labels: a row is one request to the network.
+            # With one-token labels a row is one request to the network.
             first_texts = texts[: max(batch, 8)]
             seconds = peer.ask(texts=first_texts, labels=labels, batch=batch)["seconds"]
             rates[batch] = len(first_texts) / seconds
@@ -231,7 +231,7 @@ def best_batch(run: Run, case: Case, shape: dict[str, Any], content: dict[str, A
 
 
 def sweeps(run: Run) -> list[Line]:
-    """Ours alone: batch sizes, one thread, and the first case again with programs on disk."""
+    """Measures only our scorer: batch sizes, thread counts, and a start with cached programs."""
     case, rows = CASES[0], 64
     content = cases.render(case, run.data, 2 * rows)
     lines = []
@@ -239,10 +239,10 @@ def sweeps(run: Run) -> list[Line]:
         for batch in (256, 1, 8, 32, 64):
             name = f"{case.name}, ours at batch {batch}"
             lines.append(alone(name, ours, content, rows, batch))
-        folder = ours.log.parent  # the folder of its caches
+        folder = ours.log.parent  # holds its caches
     with Worker("benchmarks.ours", folder, run.threads, run.checkpoint) as ours:
         lines.append(alone(f"{case.name}, a second process", ours, content, rows, 256))
-    # 1, 2, 4 ... below the number of all
+    # 1, 2, 4 ... below the number of threads of the run
     for threads in (1 << i for i in range((run.threads - 1).bit_length())):
         with run.start("benchmarks.ours", run.checkpoint, threads) as ours:
             lines.append(alone(f"{case.name}, threads: {threads}", ours, content, rows, 256))
@@ -250,7 +250,7 @@ def sweeps(run: Run) -> list[Line]:
 
 
 def alone(name: str, ours: Worker, content: dict[str, Any], rows: int, batch: int) -> Line:
-    """Ours without a peer: a call on the first `rows`, then one on others, which counts."""
+    """Measures our scorer without a peer: a cold call on `rows` rows, then a warm one on others."""
     texts, labels = content["texts"], content["labels"]
     cold = ours.ask(texts=texts[:rows], labels=labels, batch=batch)
     warm = ours.ask(texts=texts[rows : 2 * rows], labels=labels, batch=batch)

@@ -1,11 +1,11 @@
-"""Time of a study from its command to the first scored rows, and its parts.
+"""Times a study from its command to the first scored rows, and the parts of this time.
 
     python -m benchmarks.start [--repeats=5]
     python -m benchmarks.start --programs
 
-Cold: no compiled programs are kept. Warm: those of a run before are. Of several repeats the
-quickest is shown. With `--programs`: how many programs the score commands of `make run` compile,
-one after the other, none of them kept before the first.
+A cold start has an empty compilation cache; a warm start has the cache of an earlier run. The table
+shows the fastest of several repeats. `--programs` instead counts the programs that the score
+commands of `make run` compile in sequence, from an empty cache.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = ("mini.py", "shots.py:mini", "vision.py:mini")  # those of `make run`
+CONFIGS = ("mini.py", "shots.py:mini", "vision.py:mini")  # the configs of `make run`
 IMPORTS = {
     "import jax": ("jax",),
     "import flax": ("flax.nnx",),
@@ -46,11 +46,11 @@ EVENTS = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower programs",
     "/jax/core/compile/backend_compile_duration": "compile programs, or read them",
 }
-COMPILED = list(EVENTS)[-1]  # what a compiled program is counted by
+COMPILED = list(EVENTS)[-1]  # occurs once for each compiled program
 
 
 def inside(began: float, report_path: Path, flags: list[str]) -> None:
-    """Run `batch-calibration score`, and write what its parts took until rows were scored."""
+    """Runs `batch-calibration score`, and writes the times of its parts up to the first rows."""
     spent = Counter({"interpreter": time.monotonic() - began})
     programs = Counter[str]()
 
@@ -69,7 +69,7 @@ def inside(began: float, report_path: Path, flags: list[str]) -> None:
             timed(step, import_module)(name)
     for step, (name, call) in CALLS.items():
         module = import_module(name)
-        # The function is replaced in the module that calls it.
+        # The calling module has its own reference, so the function is replaced there.
         setattr(module, call, timed(step, getattr(module, call)))
     jax, cli = import_module("jax"), import_module("batch_calibration.cli")
     journal = import_module("batch_calibration.studies.journal")
@@ -89,7 +89,7 @@ def inside(began: float, report_path: Path, flags: list[str]) -> None:
             first.update(all=time.monotonic() - began, processor=time.process_time())
         add(*args)
 
-    journal.Journal.add = added  # its first call says that rows are scored
+    journal.Journal.add = added  # its first call marks the first scored rows
     sys.argv = ["batch-calibration", "score", *flags]
     try:
         cli.main()
@@ -98,10 +98,10 @@ def inside(began: float, report_path: Path, flags: list[str]) -> None:
 
 
 def run(folder: Path, cache: str, *flags: str) -> dict[str, Any]:
-    """What a process of its own tells of `batch-calibration score FLAGS`."""
+    """Runs `batch-calibration score FLAGS` in a new process, and returns its measurements."""
     report_path = folder / "told.json"
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / cache)}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # or it would go before XDG_CACHE_HOME
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would override XDG_CACHE_HOME
     environment.setdefault("JAX_PLATFORMS", "cpu")
     subprocess.run(
         [sys.executable, "-m", "benchmarks.start", f"--began={time.monotonic()}",
@@ -113,14 +113,14 @@ def run(folder: Path, cache: str, *flags: str) -> dict[str, Any]:
 
 
 def starts(folder: Path, repeats: int) -> None:
-    """Print the parts of a cold and of a warm start."""
+    """Prints the parts of a cold start and of a warm start."""
     best = dict[str, dict[str, float]]()
     for turn in range(repeats):
-        # The cold run fills the cache that the warm one of the same turn reads.
+        # The cold run fills the cache for the warm run of the same turn.
         for kind in ("cold", "warm"):
             flags = "--config=configs/mini.py:smoke", f"--workdir={folder / f'{kind}{turn}'}"
             times = run(folder, f"cache{turn}", *flags)["first"]
-            # The quickest run, with its own parts.
+            # The fastest run, with its own parts.
             best[kind] = min(best.get(kind, times), times, key=lambda run_times: run_times["all"])
     steps = ["interpreter", *IMPORTS, *CALLS, *EVENTS.values()]
     print("| until the first rows are scored | cold | warm |\n|---|---|---|")
@@ -138,7 +138,7 @@ def starts(folder: Path, repeats: int) -> None:
 
 
 def count(folder: Path) -> None:
-    """Print how many programs the score commands compile."""
+    """Prints the number of programs that each score command compiles."""
     print("| command | programs | of them |\n|---|---|---|")
     for config in CONFIGS:
         flags = f"--config=configs/{config}", f"--workdir={folder / 'work'}"
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--programs", action="store_true", help="count programs of whole studies")
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
-    args, flags = parser.parse_known_args()  # what is not known here is for batch-calibration score
+    args, flags = parser.parse_known_args()  # other flags go to batch-calibration score
     if args.told:
         inside(args.began, args.told, flags)
         return

@@ -1,10 +1,10 @@
-"""Rows a second and memory of BC on a Parquet file that is made here, in a process of its own.
+"""Measures the rate and the memory of BC on a large Parquet file, in a separate process.
 
 python -m benchmarks.stream              # 1e6 rows of 4 labels
 python -m benchmarks.stream --rows=1e8   # 1.6 GB in, 1.7 GB out, removed afterwards
 
-`--one-group` writes all rows as one row group, which readers that take a group at a time must hold
-whole. The figures are in RESULTS.md.
+The file has random scores. `--one-group` writes all rows as one row group, which a reader by row
+groups must hold in memory. The results are in RESULTS.md.
 """
 
 import argparse
@@ -24,7 +24,7 @@ LABELS = "ABCD"
 
 
 def make(path: Path, rows: int, *, one_group: bool) -> np.ndarray:
-    """Write random scores; their mean in float64."""
+    """Writes random scores to a Parquet file, and returns their mean in float64."""
     total = np.zeros(4)
     schema = pa.schema([(name, pa.float32()) for name in LABELS])
     with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:  # floats do not repeat
@@ -37,17 +37,17 @@ def make(path: Path, rows: int, *, one_group: bool) -> np.ndarray:
             writer.write_table(pa.table(columns), row_group_size=rows)
             return total / rows
         for start in range(0, rows, CHUNK):
-            random = np.random.default_rng(start)  # a chunk has its own seed
+            random = np.random.default_rng(start)  # each chunk has its own seed
             scores = random.standard_normal((min(CHUNK, rows - start), 4), np.float32)
-            scores -= np.arange(1, 5, dtype=np.float32)  # the biases that must be found
+            scores -= np.arange(1, 5, dtype=np.float32)  # the biases to recover
             total += scores.sum(axis=0, dtype=np.float64)
             columns = {name: scores[:, i] for i, name in enumerate(LABELS)}
-            writer.write_table(pa.table(columns))  # a row group for each chunk
+            writer.write_table(pa.table(columns))  # one row group per chunk
     return total / rows
 
 
 def child(source: str, target: str) -> None:
-    """Correct one file; print seconds, peak memory and the bias as JSON."""
+    """Corrects one file; prints seconds, peak memory, bias and number of rows as JSON."""
     from batch_calibration.integrations.streams import correct_stream
 
     start = time.monotonic()
@@ -57,16 +57,16 @@ def child(source: str, target: str) -> None:
 
 
 def peak_memory() -> int:
-    """Bytes that this process had in memory at most.
+    """Returns the peak memory of this process in bytes.
 
-    `getrusage` would say no less than what the process that started it had.
+    `getrusage` may return the peak of the parent process if that is larger.
     """
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def main() -> None:
-    """Make the file, correct it in another process, print the figures."""
+    """Makes the file, corrects it in another process, and prints the results."""
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--rows", type=float, default=1e6)
     flags.add_argument("--one-group", action="store_true")
@@ -82,7 +82,7 @@ def main() -> None:
         command = [sys.executable, "-m", "benchmarks.stream", "--child", str(source), str(target)]
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         seconds, peak, bias, written = json.loads(printed)
-        # The rows on the disk, not only those that the child says it wrote.
+        # The file on disk is checked, too, not only the count that the child reports.
         assert written == rows == pq.ParquetFile(target).metadata.num_rows
         sizes = [path.stat().st_size / 1e9 for path in (source, target)]
     print(

@@ -1,10 +1,10 @@
-"""Times our CLIP beside transformers', on the same images and cores, in turn.
+"""Compares the speed of our CLIP with transformers' on the same images and cores.
 
     make bench                 # FLAGS=--quick for a sample; at most 15 minutes on two cores
     python -m benchmarks.vision --quick
 
-Needs torch and transformers: `make bench` sets them up. Prints one table and, unless quick, writes
-it to benchmarks/RESULTS.md.
+Needs torch and transformers, which `make bench` sets up. Both sides run in turn. Prints one table
+and, unless quick, writes it to benchmarks/RESULTS.md.
 """
 
 import json
@@ -29,14 +29,14 @@ from benchmarks.worker import Worker
 from experiments.guard import guarded, parse_flags
 
 GOAL = 1.5
-"""Goal: times as fast as transformers."""
+"""Target speedup over transformers."""
 AGREE = 1e-4
-"""Most difference between the sides' embeddings, of length one."""
+"""Tolerance between the sides' embeddings, which have length one."""
 BATCHES = (1, 8, 32)
-"""Batch sizes of transformers, of which the best counts; ours has its default."""
+"""Batch sizes for transformers; the fastest one counts. Our scorer has its default."""
 REPEATS = 3
 SHAPES = {"ViT-B/32": (32, 64), "ViT-B/16": (16, 32)}
-"""The patches' edge, and images in one call."""
+"""CLIP -> patch size in pixels, and number of images in one call."""
 PACKAGES = ("jax", "flax", "torch", "transformers", "tokenizers", "pillow")
 COLUMNS = (
     "CLIP", "images", "transformers/s (batch)", "ours/s", "ours/s, cold", "times as fast",
@@ -44,33 +44,33 @@ COLUMNS = (
 )  # fmt: skip
 LEGEND = """\
 Both sides read the same JPEG files of DTD from disk, decode, resize, crop, normalize and embed \
-them, in turn, in processes of their own on the same cores; loading is not timed. Rates are images \
-a second, the median of three calls, each on other images; ours cold is the first call of a \
-process, compilation included. transformers: `CLIPImageProcessorPil` and \
-`CLIPModel.get_image_features` at its best batch size of 1, 8 and 32. Statements are encoded once \
-a task; their time is the second call's, apart. Δ is between embeddings of length one. Memory is a \
-process's high-water mark."""
+them, in turn, each in its own process on the same cores; loading is not timed. Rates are images \
+per second, the median of three calls, each on new images; ours cold is the first call of a \
+process with its compilation. transformers: `CLIPImageProcessorPil` and \
+`CLIPModel.get_image_features` at the fastest batch size of 1, 8 and 32. Statements are encoded \
+once per task; their time is of the second call. Δ is the difference between embeddings of length \
+one. Memory is the peak of the process."""
 
 
 class Side(NamedTuple):
-    """One side's answers: statements, and images in several calls."""
+    """One side's answers: one on the statements, several on images."""
 
     statements: dict[str, Any]
     calls: list[dict[str, Any]]
 
     @property
     def seconds(self) -> float:
-        """The median call's."""
+        """Median time of the calls on images, in seconds."""
         return median(call["seconds"] for call in self.calls)
 
     @property
     def vectors(self) -> np.ndarray:
-        """Embeddings of all images and statements."""
+        """The embeddings of all statements and images."""
         return np.concatenate([answer["vectors"] for answer in [self.statements, *self.calls]])
 
 
 def main() -> None:
-    """Measure each shape, print the table, record it."""
+    """Measures each shape, prints the table and stores it."""
     began = time.monotonic()
     needs = "torch", "transformers"
     photos, tokenizer = scoring.check(needs, "data/extra_dtd10", "tokenizers/clip")
@@ -91,7 +91,7 @@ def main() -> None:
             lines.append(compare(shape, directory, case, 16 if scoring.QUICK.value else count))
     cut = ", QUICK: one call each" if scoring.QUICK.value else ""
     report.publish(
-        "vision", "images beside transformers' CLIP",
+        "vision", "images compared with transformers' CLIP",
         f"`make bench`: CLIP's shapes with random weights in float32, images of DTD{cut}.",
         report.table([COLUMNS, *lines]), LEGEND,
         device={"backend": "cpu"}, threads=scoring.THREADS.value, began=began,
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def checkpoint(directory: Path, tokenizer: Path, edge: int) -> Path:
-    """A directory in Hugging Face layout: CLIP's tokenizer, weights as a network begins."""
+    """Writes a Hugging Face checkpoint with CLIP's tokenizer and initial weights."""
     directory.mkdir()
     raw = {"model_type": "clip", "text_config": {}, "vision_config": {"patch_size": edge}}
     config = read_config(clip.FAMILY, raw, directory)
@@ -114,16 +114,16 @@ def checkpoint(directory: Path, tokenizer: Path, edge: int) -> Path:
 
 
 def compare(shape: str, directory: Path, case: Path, rows: int) -> list[str]:
-    """One shape with both sides, as cells under `COLUMNS`."""
+    """Measures one shape with both sides; returns cells in the order of `COLUMNS`."""
     repeats = 1 if scoring.QUICK.value else REPEATS
     with start("ours", directory, case) as ours, start("theirs", directory, case) as peer:
-        peer.ask(rows=(0, 1))  # its first call is not timed
+        peer.ask(rows=(0, 1))  # the first call warms up
         tried = {batch: peer.ask(rows=(0, 32), batch=batch)["seconds"] for batch in BATCHES}
         batch = min(tried, key=tried.__getitem__)
         for size, seconds in tried.items():
             print(f"{shape}: transformers at batch {size}: {32 / seconds:.2f}/s", flush=True)
         cold = ours.ask(rows=(0, rows))
-        ours.ask()  # first calls on statements are not timed
+        ours.ask()  # the first calls on statements warm up
         peer.ask()
         own, peers = Side(ours.ask(), []), Side(peer.ask(), [])
         for first in range(rows, (repeats + 1) * rows, rows):
@@ -133,7 +133,7 @@ def compare(shape: str, directory: Path, case: Path, rows: int) -> list[str]:
     if gap > AGREE:
         sys.exit(
             f"error: {shape}: ours and transformers' embeddings differ by {gap:.2g}, which is "
-            f"more than {AGREE:g}; no time is worth reading."
+            f"more than {AGREE:g}; their times cannot be compared."
         )
     faster = peers.seconds / own.seconds
     print(f"{shape}: ours {rows / own.seconds:.2f}/s, transformers {rows / peers.seconds:.2f}/s")
@@ -152,7 +152,7 @@ def compare(shape: str, directory: Path, case: Path, rows: int) -> list[str]:
 
 
 def start(side: str, directory: Path, case: Path) -> Worker:
-    """A worker with empty caches on our cores."""
+    """Starts a worker of one side with empty caches."""
     caches = Path(tempfile.mkdtemp(dir=case.parent))
     return Worker(f"benchmarks.vision_{side}", caches, scoring.THREADS.value, directory, case)
 

@@ -1,4 +1,4 @@
-"""Our image scorer, measured: seconds for images and for statements, memory, embeddings."""
+"""Measures our image scorer: seconds for images or statements, memory, embeddings."""
 
 import json
 import sys
@@ -16,12 +16,12 @@ from benchmarks.ours import peak_memory
 
 
 def main() -> None:
-    """Serve jobs on a checkpoint and a file of images' paths and statements."""
+    """Serves jobs on a checkpoint and a case file with image paths and statements."""
     worker.pin()
     keep_programs()
-    directory, texts = map(Path, sys.argv[1:])  # of the checkpoint, and of the case
+    directory, texts = map(Path, sys.argv[1:])  # the checkpoint, and the case file
     case = json.loads(texts.read_text())
-    # 77 tokens, as many as CLIP has positions
+    # CLIP has 77 positions.
     scorer = DualEncoder(load_checkpoint(directory), scale=0, max_tokens=77)
 
     def answer(rows: tuple[int, int] = (0, 0)) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Measures transformers' CLIP with its Pillow image processor on the same jobs as ours."""
+"""Measures transformers' CLIP with its Pillow image processor on the same jobs as our scorer."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from benchmarks import worker
 
 
 def main() -> None:
-    """Serve jobs on a checkpoint and a file of images' paths and statements."""
+    """Serves jobs on a checkpoint and a case file with image paths and statements."""
     torch.set_num_threads(worker.pin())
     directory, texts = map(Path, sys.argv[1:])
     case = json.loads(texts.read_text())

@@ -1,4 +1,4 @@
-"""Runs a measured program as its own process: a job a line on stdin, an answer on stdout."""
+"""Runs a measured program as a separate process with JSON jobs on stdin and answers on stdout."""
 
 import json
 import os
@@ -17,15 +17,15 @@ SETTINGS = {
 
 
 class Worker:
-    """`python -m MODULE` on the first `threads` cores, its caches in `folder` alone.
+    """A process `python -m MODULE` on the first `threads` cores, with its caches in `folder`.
 
-    The first `ask` waits until it has loaded.
+    The first `ask` waits until the process has loaded.
     """
 
     def __init__(self, module: str, folder: Path, threads: int, *arguments: str | Path):
         folder.mkdir(exist_ok=True)
         self.module, self.log = module, folder / f"{module}.log"
-        # Each worker starts without compiled programs.
+        # Each worker starts with an empty compilation cache.
         environment = dict(os.environ)
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         with self.log.open("w") as log:
@@ -41,15 +41,15 @@ class Worker:
             )
 
     def ask(self, **job: Any) -> dict[str, Any]:
-        """The answer to one job; the run ends with a sentence where the worker did."""
+        """Returns the answer to one job; exits with a message if the worker has ended."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             print(json.dumps(job), file=self.process.stdin, flush=True)
             return dict(json.loads(self.process.stdout.readline()))
         except (BrokenPipeError, json.JSONDecodeError):
-            # An empty log: nothing was raised.
-            lines = self.log.read_text().strip().splitlines() or ["it was ended from outside"]
-            sys.exit(f"error: {self.module} broke off at {job!s:.200}: {lines[-1]}")
+            # If the log is empty, the worker did not raise an error.
+            lines = self.log.read_text().strip().splitlines() or ["it was killed"]
+            sys.exit(f"error: {self.module} ended during the job {job!s:.200}: {lines[-1]}")
 
     def __enter__(self) -> Self:
         return self
@@ -59,27 +59,27 @@ class Worker:
 
 
 def pin() -> int:
-    """Keep this process and its threads to as many cores as it was given; says how many."""
+    """Pins this process to the cores in OMP_NUM_THREADS; returns their number."""
     threads = int(os.environ["OMP_NUM_THREADS"])
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     return threads
 
 
 def serve(answer: Callable[..., dict[str, Any]]) -> None:
-    """Answer the jobs of `Worker.ask`; what libraries print goes to the log."""
-    answers = os.fdopen(os.dup(1), "w")  # answers alone go to the old stdout
-    os.dup2(2, 1)  # what libraries print goes to stderr, the log
+    """Answers the jobs of `Worker.ask`; all other output goes to the log."""
+    answers = os.fdopen(os.dup(1), "w")  # the original stdout is only for answers
+    os.dup2(2, 1)  # libraries print to stderr, which is the log
     for line in sys.stdin:
         print(json.dumps(answer(**json.loads(line))), file=answers, flush=True)
 
 
 def peak_memory() -> int:
-    """Most bytes this process has held in memory; the high-water mark is this program's own."""
+    """Returns the peak memory of this process in bytes, without that of its parent."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def take(case: dict[str, Any], start: int, stop: int) -> list[str]:
-    """Texts of rows `start` to `stop` of a case."""
+    """Returns the texts of rows `start` to `stop` of a case."""
     assert stop <= len(case["texts"]), f"{stop} rows of {len(case['texts'])}"
     return list(case["texts"][start:stop])

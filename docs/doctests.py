@@ -1,17 +1,17 @@
-"""Shows the examples of docstrings as code, for the reference pages (mkdocs.yml names it)."""
+"""Formats the examples of docstrings as code on the reference pages (used by mkdocs.yml)."""
 
 import re
 
 from griffe import Extension, Object
 
 EXAMPLE = re.compile(r"^( *)(>>> .*(?:\n(?!\s*$).*)*)", re.M)
-"""From a prompt to the next empty line."""
+"""Matches an example: from a prompt to the next empty line."""
 
 
 class Doctests(Extension):
-    """Puts fences around each example, which Markdown would take for a quotation."""
+    """A griffe extension that fences each example; Markdown would read >>> as a quotation."""
 
     def on_object(self, *, obj: Object, **_: object) -> None:
-        """Called for each module, class and function that has been read."""
+        """Adds the fences to the docstring of a module, class or function."""
         if obj.docstring:
             obj.docstring.value = EXAMPLE.sub(r"\1```pycon\n\g<0>\n\1```", obj.docstring.value)

@@ -1,11 +1,11 @@
-"""Draws who imports whom into docs/architecture.md, read from the code with `ast`.
+"""Draws the imports between components into docs/architecture.md, from the code with `ast`.
 
 python docs/draw_architecture.py            # writes the diagram
 python docs/draw_architecture.py --check    # exits 1 if the file is out of date
 
 A component is the first part of a module's path below batch_calibration/; experiments/ and configs/
-are one each. `typing` and `errors`, which nearly all import, and `version` are left out, and so are
-the arrows of programs, which import nearly all.
+are one component each. The diagram omits `version`, and `typing` and `errors`, which nearly all
+components import. It also omits the arrows from programs, which import nearly all components.
 """
 
 import argparse
@@ -32,11 +32,11 @@ LAYERS = {
     "scoring: from rows to label scores": ("scoring",),
     "below all": ("settings", "files"),
 }  # fmt: skip
-"""Layers of the diagram, from the top, and their components; only those that exist are drawn."""
+"""Layer of the diagram -> its components, from the top; missing components are not drawn."""
 
 
 def component_of(path: Path) -> str:
-    """The component of a file."""
+    """Returns the component of a file."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] != PACKAGE:
         return parts[0]
@@ -44,7 +44,7 @@ def component_of(path: Path) -> str:
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """The components that a module imports, wherever in it an import stands."""
+    """Yields the components that a module imports, at its top or inside functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -64,7 +64,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 def arrows() -> tuple[set[str], set[tuple[str, str]]]:
-    """All components, and who imports whom."""
+    """Returns all components, and the pairs of importing and imported component."""
     components, found = set[str](), set[tuple[str, str]]()
     for folder in (PACKAGE, "experiments", "configs"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -72,14 +72,14 @@ def arrows() -> tuple[set[str], set[tuple[str, str]]]:
             components.add(component)
             tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
             found |= {(component, other) for other in imported(tree) if other != component}
-    # Results import the words that print them when these are asked for.
+    # Results import reporting lazily, only to print themselves.
     found.discard(("diagnosis", "reporting"))
     components -= LEFT_OUT
     return components, {(one, other) for one, other in found if not {one, other} & LEFT_OUT}
 
 
 def draw() -> str:
-    """The diagram as a Mermaid graph, an arrow from each component to those it imports."""
+    """Draws the diagram in Mermaid, with an arrow from each component to each one it imports."""
     components, found = arrows()
     placed = {component for layer in LAYERS.values() for component in layer}
     layers = LAYERS | {"in no layer yet": tuple(sorted(components - placed))}
@@ -99,7 +99,7 @@ def draw() -> str:
 
 
 def main() -> None:
-    """Write the diagram, or check that it is what the code says."""
+    """Writes the diagram, or checks that the page has the current one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if out of date")
     check = parser.parse_args().check
@@ -107,12 +107,12 @@ def main() -> None:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        sys.exit(f"error: {PAGE}: expected the lines {BEGIN} and {END}, found none; add them.")
+        sys.exit(f"error: {PAGE}: expected the lines {BEGIN} and {END}; got none: add them.")
     page = f"{before}{BEGIN}\n{draw()}\n{END}{after}"
     if check and page != text:
         sys.exit(
-            f"error: {PAGE.relative_to(ROOT)} does not show who imports whom now; run "
-            "python docs/draw_architecture.py and commit what it writes."
+            f"error: {PAGE.relative_to(ROOT)} does not show the current imports; run "
+            "python docs/draw_architecture.py and commit the page."
         )
     if not check:
         PAGE.write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Shows docs/quickstart.ipynb as a page of the site, with its outputs (a hook of mkdocs.yml)."""
+"""Renders docs/quickstart.ipynb with its outputs as a page of the site (a hook of mkdocs.yml)."""
 
 import json
 import re
@@ -8,7 +8,7 @@ NOTEBOOK = Path(__file__).with_name("quickstart.ipynb")
 
 
 def on_page_markdown(markdown: str, page: object, **_: object) -> str:
-    """The text of a page: of `quickstart.md`, the cells of the notebook and what they gave."""
+    """Returns the page; `quickstart.md` gets the notebook's cells and outputs before its text."""
     if page.file.src_uri != "quickstart.md":  # type: ignore[attr-defined]
         return markdown
     parts = []
@@ -20,7 +20,7 @@ def on_page_markdown(markdown: str, page: object, **_: object) -> str:
 
 
 def _shown(output: dict) -> str:
-    """An output as Markdown: a picture, a table, or text."""
+    """Renders an output as Markdown: a picture, a table, or text."""
     found = output.get("data", {"text/plain": output.get("text", "")})
     if picture := "".join(found.get("image/png", "")).strip():
         return f'<img alt="The figure that this cell draws" src="data:image/png;base64,{picture}">'

@@ -1,4 +1,4 @@
-"""Makes the site's first page of README.md, so that both say the same (a hook of mkdocs.yml)."""
+"""Makes the site's first page from README.md, so that they agree (a hook of mkdocs.yml)."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,10 @@ README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 def on_page_markdown(markdown: str, page: object, **_: object) -> str:
-    """The text of a page: of `index.md`, the README's with links from within `docs/`.
+    """Returns the page; `index.md` becomes the README with links relative to `docs/`.
 
-    Badges, which would be fetched, are left out. A link to a file that the site does not have
-    becomes the file's name.
+    Badges are removed, because browsers would fetch them. Links to files outside the site become
+    plain file names.
     """
     if page.file.src_uri != "index.md":  # type: ignore[attr-defined]
         return markdown

@@ -99,9 +99,9 @@ class Comparison(NamedTuple):
             text += " 'better, worse' counts contexts."
         hidden = len(self.results) - len(self._best_of_groups())
         if hidden and not is_all:
-            text += f" Shown is the best of each group by these labels; {more} {hidden} more."
+            text += f" Shown is each group's best method on these labels; {more} {hidden} more."
         if self.skipped:
-            text += f" {len(self.skipped)} methods need what was not given."
+            text += f" {len(self.skipped)} methods need inputs that were not given."
         return text
 
     def __str__(self) -> str:
@@ -246,7 +246,7 @@ def compare(
     skipped = find_skipped(table, chosen, options)
     usable = [name for name in chosen if name not in skipped]
     if not usable:
-        expected = "one that the scores allow"
+        expected = "a method that the scores allow"
         got = "; ".join(f"{name}: {why}" for name, why in skipped.items()) or "none"
         raise InputError.at("methods", expected, got)
     comparison = next(compare_tables([table], usable, options=options, seed=seed))

@@ -192,7 +192,7 @@ def range_of_predictions(
     for below in distances:
         filled, is_kept = fill_scores(scores, "least", bound, below=below)
         if not is_kept.any():
-            raise InputError("scores: no row has the score of a label; ask for more tokens.")
+            raise InputError("scores: no row has a score of any label; request more tokens.")
         picks.append(np.asarray(correct(filled)).argmax(axis=-1))
     # The same rows are kept at each distance, so the last mask is that of all.
     return prediction_range(
@@ -285,7 +285,7 @@ def diagnose(
     )
     if after.shape != rows.shape:
         expected = f"the shape of scores, {rows.shape}"
-        raise InputError.at("corrected", expected, after.shape, "correct these scores")
+        raise InputError.at("corrected", expected, after.shape, "pass a correction of these scores")
     if not dtype and UNIT_ROUNDOFF.get(own := str(getattr(scores, "dtype", ""))):
         dtype = own  # a float32 array may hold scores of any dtype
     n, k = rows.shape[0], rows.shape[-1]
@@ -362,7 +362,7 @@ def check_names(
     is_moved = columns is not None and set(names) == set(columns) and names != tuple(columns)
     if len(names) != k or is_moved:
         expected = f"{k} names in the order of the columns"
-        remedy = "leave it out with a frame, whose columns have names"
+        remedy = "leave it out for a frame: its columns name the labels"
         raise InputError.at("label_names", expected, shown([*names]), remedy)
     return names
 

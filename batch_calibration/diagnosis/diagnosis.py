@@ -135,13 +135,13 @@ class Diagnosis(NamedTuple):
         """Sentences: the preference, what the correction changes, and whether that helps."""
         if self.rows == 1:
             text = (
-                "There is one row: what the prompt prefers cannot be told from what is right for "
-                "it, nor what a correction brings; give 10 rows of the prompt or more."
+                "One row cannot separate bias from the right answer; give at least 10 rows of "
+                "the prompt."
             )
             if self.tied:
                 first = self.label_names[0]
                 text += (
-                    f" {self.method} makes its scores equal, which predicts {first!r}, the first."
+                    f" {self.method} makes its scores equal, so the first label, {first!r}, wins."
                 )
             return [text]
         texts = [_preference(self), _mass(self), _shares(self), _rare(self), _changes(self)]
@@ -155,10 +155,10 @@ def _preference(found: Diagnosis) -> str:
         f"Averaged over {found.rows:,} rows, the scores favor {names[high]!r} over {names[low]!r} "
     )
     if np.isnan(size):
-        return f"{text}by the same in all rows."
+        return f"{text}by the same amount in all rows."
     unit, means = preference_unit(found)
     if found.rows == 2:
-        return f"{text}by {size:.2f} {unit}, of which two rows cannot say how sure it is."
+        return f"{text}by {size:.2f} {unit}; two rows do not show how certain this is."
     error = found.pair_error / found.unit
     # :.2f would show 0.00
     shown = f"{error:.2f}" if error >= 0.01 else f"{error:.1g}"
@@ -187,8 +187,8 @@ def _mass(found: Diagnosis) -> str:
     if found.mass >= 0.1:
         return f"{text}."
     return (
-        f"{text}, if the scores are log-probabilities of a first token: the model would rather say "
-        "something else."
+        f"{text}, if the scores are log-probabilities of a first token: the model mostly prefers "
+        "other answers."
     )
 
 
@@ -197,8 +197,8 @@ def _shares(found: Diagnosis) -> str:
     name, k = repr(found.label_names[most]), len(found.label_names)
     if found.predicted[most] == 1:
         text = (
-            f"{name} is predicted for all rows, which is a bias or what is right for all: the "
-            "scores alone cannot tell. After the correction it is predicted for "
+            f"{name} is predicted for all rows: it may be a bias or the right label of all, which "
+            "the scores do not show. After the correction it is predicted for "
             f"{100 * found.corrected[most]:.1f} %"
         )
     else:
@@ -209,8 +209,8 @@ def _shares(found: Diagnosis) -> str:
     # Equal scores predict the first label, which is no answer.
     if found.tied:
         text += (
-            f"; of {found.tied:,} of {found.rows:,} rows all {k} corrected scores are equal, which "
-            f"predicts {found.label_names[0]!r}, the first"
+            f"; in {found.tied:,} of {found.rows:,} rows all {k} corrected scores are equal, so "
+            f"the first label, {found.label_names[0]!r}, is predicted"
         )
     if found.classes is None:
         return f"{text}."
@@ -252,22 +252,22 @@ def _rounded(found: Diagnosis) -> str:
         return ""
     return (
         f"In {len(found.rounded):,} of {found.rows:,} rows the corrected scores of the two best "
-        f"labels lie closer than numbers in {found.dtype} are rounded: what is predicted there may "
-        "change with the batch size or the device; score in float32 to be sure."
+        f"labels differ by less than the rounding of {found.dtype}: these predictions may change "
+        "with the batch size or the device; score in float32 to be sure."
     )
 
 
 def _helps(found: Diagnosis) -> list[str]:
     k = len(found.label_names)
     if found.before is None or found.after is None or found.gain is None or found.classes is None:
-        unknown = "No right label is known, so whether this helps cannot be said."
+        unknown = "No right label is known, so it is unknown whether this helps."
         if found.method not in SUPPOSE_NO_EQUAL_SHARES:
             unknown += (
-                f" BC supposes that each of the {k} labels is right about equally often; where "
-                "that is not so, give the shares that you expect (a prior)."
+                f" BC assumes that each of the {k} labels is right about equally often; if "
+                "that is not so, give the label shares that you expect (a prior)."
             )
         return [unknown]
-    effect = "which is within the noise of so many rows"
+    effect = "within the noise of this many rows"
     if found.gain.beyond_noise:
         effect = "a gain" if found.gain.low > 0 else "a loss: do not use it here"
     text = f"Accuracy moves from {found.before.accuracy} to {found.after.accuracy} %"
@@ -281,7 +281,7 @@ def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
     if classes.max() == 1:
         return (
             f"All labeled rows have the right label {names[int(classes.argmax())]!r}: their "
-            "accuracy is how often it is predicted, and says nothing of the other labels or of the "
+            "accuracy is how often it is predicted, and judges neither the other labels nor the "
             "correction."
         )
     never = [name for name, share in zip(names, classes, strict=True) if not share]
@@ -291,15 +291,15 @@ def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
         listed = " or ".join(map(repr, never))
         named = listed if len(never) <= MANY_NAMES else f"any of {len(never)} labels"
         return (
-            f"No labeled row's right answer is {named}, but BC supposes that labels are right "
-            "about equally often: give the shares that you expect (a prior), or leave these labels "
-            "out."
+            f"No labeled row has the right label {named}, but BC assumes that labels are right "
+            "about equally often: give the label shares that you expect (a prior), or leave these "
+            "labels out."
         )
     # Fewer rows are uneven by chance.
     if classes.max() > 2 * classes.min() and found.labeled >= 10 * len(classes):
         return (
             f"The labels are uneven ({100 * classes.min():.1f} to {100 * classes.max():.1f} % of "
-            "the labeled rows); BC supposes that they are not: compare with a prior."
+            "the labeled rows), but BC assumes that they are even: compare with a prior."
         )
     return ""
 

@@ -77,7 +77,7 @@ def fit_margins(scores: ArrayLike, labels: ArrayLike) -> Margins:
     margins = rows[:, 0] - rows[:, 1]
     by_label = [margins[gold == label] for label in (0, 1)]
     if min(map(len, by_label)) < 2:
-        expected = "two rows or more of each label"
+        expected = "at least two rows of each label"
         raise InputError.at("labels", expected, [*map(len, by_label)], "label more")
     first, second = by_label
     spread = float(np.sqrt((first.var() + second.var()) / 2))
@@ -204,7 +204,7 @@ def fit_mixture(scores: ArrayLike) -> MixtureFit:
     """
     rows = np.asarray(check_scores(scores), np.float64)
     if rows.ndim != 2 or rows.shape[1] != 2 or len(rows) < MIN_ROWS:
-        expected = f"{MIN_ROWS} rows or more of one prompt, [n, 2]"
+        expected = f"at least {MIN_ROWS} rows of one prompt, [n, 2]"
         raise InputError.at("scores", expected, f"shape {rows.shape}")
     margins = rows[:, 0] - rows[:, 1]
     center, scale = margins.mean(), max(margins.std(), 1e-12)
@@ -270,7 +270,7 @@ def _labeled(scores: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarr
     is_known = gold >= 0
     min_rows = max(MIN_ROWS, 2 * rows.shape[1])
     if is_known.sum() < min_rows:
-        expected = f"{min_rows} labeled rows or more"
+        expected = f"at least {min_rows} labeled rows"
         raise InputError.at("labels", expected, int(is_known.sum()), "label more rows")
     labeled_rows = rows[is_known]
     centered = labeled_rows - labeled_rows.mean(axis=1, keepdims=True)

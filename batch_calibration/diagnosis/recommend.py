@@ -71,7 +71,7 @@ class Choice(NamedTuple):
 
 
 NO_GAIN = (
-    "The labeled rows show no gain: label more of them, or leave the scores as they are until then."
+    "The labeled rows show no gain: label more rows, or leave the scores as they are until then."
 )
 
 
@@ -168,12 +168,12 @@ LIKELY, POOLED, WITH_LABELS = "bc_empirical_bayes", "bc_pooled_shares", "bcl_emp
 LEAST_ROWS = 20
 """Unlabeled rows below which nothing is recommended: fewer were not tried."""
 MORE = (
-    f"{FEWEST_LABELED_TO_MEASURE} labeled rows would tell more, as would "
+    f"{FEWEST_LABELED_TO_MEASURE} labeled rows would make the choice surer, and so would "
     f"{pooled_shares.FEWEST_CONTEXTS} or more prompts of the same task together."
 )
 SAME_ROWS = (
-    f"Contexts of the same rows tell how often each label is right: on real models {POOLED} gained "
-    f"nearly as much as {CORRECT} where labels are equally frequent, and more elsewhere."
+    f"Contexts of the same rows show how often each label is right: on real models {POOLED} "
+    f"gained nearly as much as {CORRECT} for equally frequent labels, and more for others."
 )
 
 
@@ -269,8 +269,8 @@ def recommend(
         raise InputError.at(
             "recommend",
             "labeled=[m, k] and labels=[m] together, and probe= only with them, "
-            "as it is measured there",
-            remedy="give what is missing or leave all out",
+            "because the labeled rows measure it",
+            remedy="give the missing argument, or leave all of them out",
         )
     if share is not None and target_prior is not None:
         raise InputError.at("recommend", "share= or target_prior=", "both", "leave one out")
@@ -295,7 +295,7 @@ def recommend(
     gold = validation.check_labels(column_numbers(gold, columns or names_of(labeled)), labeled_rows)
     is_known = gold >= 0
     if (count := int(is_known.sum())) < (least := FEWEST_LABELED_TO_MEASURE):
-        few = f"{count} labeled rows are too few to measure (less than {least})."
+        few = f"{count} labeled rows are too few to measure (fewer than {least})."
         return advice._replace(reason=(*advice.reason, few))
     # Rows without a label are left out: `choose` takes all labels of a block for known.
     blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[is_known], gold[is_known])}
@@ -348,7 +348,7 @@ def recommend_by_bias(
     if shares is not None:
         method, options = TO_SHARES, Options(target_prior=shares)
         sentence = (
-            f"Use {method} with the shares that are given, which tell bias from what is right."
+            f"Use {method} with the given shares, which separate bias from the right answers."
         )
         if np.ptp(shares) < 1e-6:  # equal but for rounding
             method, options = CORRECT, Options()
@@ -359,12 +359,12 @@ def recommend_by_bias(
         return Recommendation(method, options, reason, seen, expected, None, {})
     method, expected, unsure = POOLED if pooled else LIKELY, UNCHANGED, ""
     if len(rows) < LEAST_ROWS:
-        unsure = f"{len(rows):,} rows (less than {LEAST_ROWS}) do not show whether it is safe"
+        unsure = f"{len(rows):,} rows (fewer than {LEAST_ROWS}) do not show if a correction is safe"
     elif seen.information < (least := pooled_shares.LEAST_TOLD if pooled else LEAST_INFORMATION):
         unsure = (
-            f"what they tell of a row's label ({seen.information:.3f} nats, less than "
-            f"{least:g}) is near guessing, so that a correction moves guesses; clearer "
-            "label words, more demonstrations or a stronger model would tell more"
+            f"their information on a row's label ({seen.information:.3f} nats, less than "
+            f"{least:g}) is near guessing, so a correction only moves guesses; clearer "
+            "label words, more demonstrations or a stronger model would help"
         )
     if unsure:
         method, otherwise = LEAVE, f"leave the scores as they are: {unsure}"
@@ -374,15 +374,15 @@ def recommend_by_bias(
         otherwise = f"{method}, as {favors}"
     if pooled and same_rows and not unsure:
         averaged = (
-            f"One answer a row: {call('ensemble', 'contexts', {})} averages them, which gained 1 "
-            "to 16 points over the contexts' mean accuracy, most where they were of other models."
+            f"For one answer per row, {call('ensemble', 'contexts', {})} averages them; it gained "
+            "1 to 16 points over the contexts' mean accuracy, most across different models."
         )
         reason = _sentences(f"Use {otherwise}.", expected.sentence(method), SAME_ROWS, averaged)
         return Recommendation(method, {}, reason, seen, expected, None, {})
     near = 100 * share_ranges.NEAR_EQUAL
     reason = _sentences(
         f"If labels are about equally frequent (within {near:.0f} points), use {CORRECT}; if you "
-        f"cannot say, {otherwise}.",
+        f"do not know, {otherwise}.",
         expected.sentence(method), "" if pooled else MORE,
     )  # fmt: skip
     return Recommendation(method, {}, reason, seen, expected, None, {}, CORRECT)
@@ -395,18 +395,18 @@ def _of_cosines(
     if shares is None and not isinstance(share, str):
         reason = (
             "Leave the scores as they are: cosines have no nats, and on contexts of two dual "
-            f"encoders {CORRECT} lost up to 9.8 points, {LIKELY} 7.4.",
-            f"{FEWEST_LABELED_TO_MEASURE} labeled rows decide; where label shares are known, state "
-            "them (a prior).",
+            f"encoders {CORRECT} lost up to 9.8 points and {LIKELY} 7.4.",
+            f"{FEWEST_LABELED_TO_MEASURE} labeled rows would decide; if label shares are known, "
+            "state them (a prior).",
         )
         return Recommendation(LEAVE, {}, reason, seen, UNCHANGED, None, {})
     method, options = TO_SHARES_OF_COSINES, Options()
     if shares is not None and np.ptp(shares) >= 1e-6:
         options = Options(target_prior=shares)
     why = (
-        f"Use {method} with the shares that are stated, as the scale of cosines does not matter "
+        f"Use {method} with the stated shares, because the scale of cosines does not matter "
         "to it: on 18 contexts of two dual encoders it gained 8.7 points with equal shares and "
-        "lost 0.4 at most."
+        "lost at most 0.4."
     )
     return Recommendation(method, options, (why,), seen, UNKNOWN, None, {})
 
@@ -430,8 +430,8 @@ def _from_labels(
     count = len(choice.held_out)
     accuracy = accuracy_of(choice.held_out)
     on_rows = (
-        f"Chosen so, {accuracy} % of the {count:,} labeled rows are right, each by what the others "
-        f"teach and choose, and {measured[LEAVE]} % as they are."
+        f"In nested cross-validation of this choice, {accuracy} % of the {count:,} labeled rows "
+        f"are right; uncorrected {measured[LEAVE]} %."
     )
     is_left = choice.method == LEAVE
     advised = "Leave the scores as they are" if is_left else f"Use {choice.method}"
@@ -443,7 +443,7 @@ def _from_labels(
     else:
         options = {}
         why = (
-            f"{advised}, for on {count:,} labeled rows it is {100 * choice.lead:.1f} ± "
+            f"{advised}: on {count:,} labeled rows it is {100 * choice.lead:.1f} ± "
             f"{100 * choice.error:.1f} points ahead of {default}."
         )
     if choice.method == LEAVE:
@@ -476,7 +476,7 @@ class Together(NamedTuple):
         lines = [*dict.fromkeys(map(str, self.contexts))]
         if self.shares:
             listed = ", ".join(f"{name} {share} %" for name, share in self.shares.items())
-            lines.append(f"Label shares by all contexts together: {listed}.")
+            lines.append(f"Label shares, estimated from all contexts together: {listed}.")
         return "\n".join(lines)
 
 
@@ -556,7 +556,7 @@ def recommend_together(
     """
     sources = list(contexts)
     if not sources:
-        raise InputError.at("contexts", "the scores of one context or more", "none")
+        raise InputError.at("contexts", "the scores of at least one context", "none")
     if draws < 2:
         raise InputError.at("draws", "2 or more", draws)
     columns, tables = names_of(sources[0], columns), list[ScoreTable]()

@@ -120,7 +120,7 @@ def expect(before: np.ndarray, after: np.ndarray, method: str) -> Expected:
         return UNKNOWN
     promised = promised_gain(np.asarray(before, np.float64), np.asarray(after, np.float64))
     _, contexts, mean, low, high, _ = find_range(RANGES[method], promised)
-    source = f"{contexts:,} contexts of real models whose scores look alike"
+    source = f"{contexts:,} contexts of real models with similar scores"
     return Expected(Estimate(mean / 100, low / 100, high / 100), np.nan, source)
 
 
@@ -142,7 +142,7 @@ def expect_from_rows(gain: Estimate, before: np.ndarray, after: np.ndarray) -> E
     """
     won, lost = int((after & ~before).sum()), int((before & ~after).sum())
     risk = float(betainc(won + 1, lost + 1, 0.5))
-    return Expected(gain, risk, f"{len(before):,} labeled rows that did not choose")
+    return Expected(gain, risk, f"{len(before):,} labeled rows, cross-validated")
 
 
 LEAVE = "icl"

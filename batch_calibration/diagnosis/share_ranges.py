@@ -20,7 +20,7 @@ BALANCED, BY_DESIGN = "balanced", "balanced by design"
 NEAR_EQUAL = 0.12
 """How far the share of a label may lie from 1/k for BC to be recommended."""
 NEAR_EQUAL_GAIN = (
-    "Where shares lie within 12 points of equal, it gained 2.2 to 3.0 points on contexts of real "
+    "If shares lie within 12 points of equal, it gained 2.2 to 3.0 points on contexts of real "
     "models and harmed at most 3 % of them."
 )
 ROUNDING = 1e-6
@@ -71,8 +71,8 @@ def read_ranges(
     first = "a range of the first label, " if k == 2 else ""
     raise InputError.at(
         where,
-        f"{BALANCED!r}, {first}or a range for each of {k} labels: from 0 to 1, its lower share "
-        "first, with shares between that sum to 1",
+        f"{BALANCED!r}, {first}or a range for each of {k} labels: within 0 to 1, its lower end "
+        "first, and the ranges hold shares that sum to 1",
         shown(share),
         "correct it",
     )
@@ -115,8 +115,8 @@ def advise_over_shares(rows: np.ndarray, share: str | np.ndarray, names: Sequenc
     middle = middle_shares(share)
     listed = ", ".join(f"{name} {part:.2g}" for name, part in zip(names, middle, strict=True))
     why = (
-        f"Use prior_matching with shares within the ranges, {listed}: of more than two labels the "
-        "law of gain has no answer, so each is at the same part of the way through its range."
+        f"Use prior_matching with shares within the ranges, {listed}: the law of gain covers only "
+        "two labels, so all shares have the same interpolation weight within their ranges."
     )
     return "prior_matching", {"target_prior": tuple(middle.tolist())}, UNKNOWN, (why,)
 
@@ -142,7 +142,7 @@ def _by_law(rows: np.ndarray, low: float, high: float) -> Answer:
     if fit is None or not fit.is_identified:
         why = (
             f"Use prior_matching with the middle of the range, {middle:.2g}: the rows do not show "
-            "how far their labels lie apart, so that the law of gain has no answer."
+            "how far apart the labels' scores lie, so the law of gain cannot decide."
         )
         return "prior_matching", to_middle, UNKNOWN, (why,)
     # [strengths or stated shares, shares of the range]
@@ -161,14 +161,14 @@ def _by_law(rows: np.ndarray, low: float, high: float) -> Answer:
         named = "bc" if strength == 1 else f"bc with strength {strength:g}"
     else:
         why = (
-            "Leave the scores as they are: over the range the law of gain expects a loss of each "
-            "correction on average."
+            "Leave the scores as they are: by the law of gain, each correction loses accuracy on "
+            "average over the range."
         )
         return LEAVE, {}, UNCHANGED, (why,)
     gain = Estimate(float(gains.mean()), float(gains.min()), float(gains.max()))
     expected = Expected(gain, float((gains < 0).mean()), "over the range of shares")
     why = (
-        f"Use {named}: of what can be done the law of gain expects most of it over shares of the "
+        f"Use {named}: by the law of gain, it gains most on average over shares of the "
         f"first label from {low:.2g} to {high:.2g}."
     )
     return method, options, expected, (why, expected.sentence())

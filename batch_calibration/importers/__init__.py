@@ -54,12 +54,12 @@ FOREIGN = (
     (
         rb"[^\n]*\"g1_(winner|judgment)\"",
         "FastChat's verdicts, which have no probabilities",
-        "ask the judge again for log-probabilities of its verdict, and judge those",
+        "ask the judge again for the log-probabilities of its verdicts, and use these",
     ),
     (
         rb"[\s\[]*(?=.*\"choice\")(?=.*\"probabilities\"\s*:\s*\{)",
         "answers of a decision model",
-        "write a column for each option, and rows without content to a file of their own",
+        "write a column for each option, and content-free rows to a separate file",
     ),
 )
 """First bytes of files that are none of scores, what they are, and what to do."""
@@ -145,7 +145,7 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
             is_foreign = own_tables(file) is None
             contexts = find_importer(file, reading).read(file, reading) if is_foreign else []
         if len(contexts) != 1:
-            expected = "a part of one data set, with the rows of one context"
+            expected = "a shard of one data set, with the rows of one context"
             got = f"{len(contexts)} contexts" if contexts else "a score table"
             raise InputError.at(path, expected, got, f"leave {spell('shards')} out")
         shards += contexts

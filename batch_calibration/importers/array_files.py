@@ -72,7 +72,7 @@ def load_safetensors(path: Path) -> Arrays:
 def read(load: Callable[[Path], Arrays], path: Path, reading: Reading) -> list[Imported]:
     """The contexts of a file of arrays."""
     # numpy, zipfile and safetensors have many errors, for damaged files.
-    with answering(Exception, path, "a whole file of arrays"):
+    with answering(Exception, path, "an intact file of arrays"):
         arrays = load(path)
     return from_arrays(str(path), arrays, reading, task=path.stem)
 
@@ -142,8 +142,8 @@ def _score_arrays(where: str, arrays: Arrays, reading: Reading) -> list[tuple[st
     if prefixed or len(real) == 1:  # of which the only one has any name
         return prefixed or [("", real[0])]
     listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-    expected = "an array of scores [n, k] or [contexts, n, k] named scores"
-    remedy = f"name one by {spell('labels', real[0] if real else 'NAME')}"
+    expected = "an array named scores, [n, k] or [contexts, n, k]"
+    remedy = f"name one with {spell('labels', real[0] if real else 'NAME')}"
     raise InputError.at(where, expected, listed or "no arrays", remedy)
 
 
@@ -175,7 +175,7 @@ def _context(
             column = array if array.ndim == 1 else array[index]
             columns[key] = _decode(key, column, arrays)
     for named in filter(None, (reading.gold, reading.ids, *reading.by)):
-        refuse_unknown("array of its rows", named, columns, where=where)
+        refuse_unknown("array of one value per row", named, columns, where=where)
     may_be_gold = (name for name in GOLD if _may_be_gold(columns.get(name), vectors.names))
     reading = replace(reading, gold=reading.gold or next(may_be_gold, ""))
     return label_rows(where, vectors, columns, reading, (name,))

@@ -82,9 +82,9 @@ def derived_names(names: Sequence[str]) -> dict[str, str]:
         rest = [word for word in words if word not in DERIVED.split()]
         is_made = len(rest) < len(words) and bool(rest)
         if is_made and (rest in plain or set(rest) <= set(SCORE_WORDS.split())):
-            derived[name] = "is left out: it is made of other scores, by its name"
+            derived[name] = "is left out: its name suggests that it is derived from other scores"
         elif set(COUNTS.split()) & set(words) and len(words) > 1:
-            derived[name] = "is left out: it is a count or a cost, by its name"
+            derived[name] = "is left out: its name suggests a count or a cost"
     return derived
 
 
@@ -103,8 +103,8 @@ def note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
         return []
     likely = [name for name in real if name not in doubtful]
     return [
-        f"The columns of scores are {', '.join(map(repr, real))}; "
-        f"{', '.join(map(repr, doubtful))} may be no label's: name those that are, "
+        f"These columns are read as scores: {', '.join(map(repr, real))}. "
+        f"{', '.join(map(repr, doubtful))} may not belong to a label; name the labels' columns: "
         f"{spell('labels', tuple(likely if len(likely) > 1 else real))}."
     ]
 
@@ -290,9 +290,9 @@ def numbered_names(k: int) -> tuple[str, ...]:
 def note_places(first_name: str) -> str:
     """A note on labels that are places of lists of other texts in each row."""
     return (
-        f"The choices are other texts in each row: {first_name} is the first of them, whatever "
-        "it says, and a bias is for a place. Where the prompt does not list the choices, a "
-        "place means nothing, and has no bias to remove."
+        f"The choices differ from row to row: {first_name} is the first choice of each row, and a "
+        "bias is a preference for a position. If the prompt does not list the choices, a "
+        "position has no meaning and no bias to remove."
     )
 
 
@@ -322,15 +322,15 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         if not bare <= places.keys():  # logit_1, logit_10: no indices
             label_of |= {name: i for i, name in enumerate(known)}
         elif any(known[places[cell]] != cell for cell in bare):
-            expected = "right labels that are plainly names or indices from 0"
+            expected = "right labels that are clearly names, or clearly indices from 0"
             columns = ", ".join(map(repr, names[:MAX_LISTED]))
-            got = f"{shown(sorted(bare))}, of the columns {columns}"
-            raise InputError.at(where, expected, got, "write each column's whole name")
+            got = f"{shown(sorted(bare))} for the columns {columns}"
+            raise InputError.at(where, expected, got, "write each column's full name")
     if not set(cells) <= label_of.keys() and not all(map(str.isdecimal, names)):
         refuse_counted_from_one(where, set(cells), k)
         if set(cells) - {""} == ({"-1", "1"} if k == 2 else {*map(str, range(-1, k - 1))}):
-            got = f"-1 to {max(1, k - 2)}, where -1 may be a label or an unknown one"
-            remedy = "write the labels' names, or leave cells empty where the label is unknown"
+            got = f"-1 to {max(1, k - 2)}, where -1 may mean a label or an unknown label"
+            remedy = "write the labels' names, or leave cells empty if the label is unknown"
             raise InputError.at(where, f"indices of the labels from 0 to {k - 1}", got, remedy)
         # Some are neither: what most of them are decides, and the first of the others is refused.
         indices = {str(i): i for i in range(-1, len(names))}
@@ -356,8 +356,8 @@ def look_up_gold(
         if name not in label_of:
             listed = ", ".join(map(repr, names[:MAX_LISTED]))
             listed += " ..." if len(names) > MAX_LISTED else ""
-            expected = f"the right label, by its name ({listed}), by its index from 0 to "
-            expected += f"{len(names) - 1}, or nothing where it is unknown"
+            expected = f"the right label: its name ({listed}), its index from 0 to "
+            expected += f"{len(names) - 1}, or an empty cell if it is unknown"
             got = f"{shown(cell)}, which names no label{nearest(cell, names, 0.6)}"
             raise InputError.at(f"{where}, row {row} (counted from 0)", expected, got)
         gold.append(label_of[name])
@@ -369,7 +369,7 @@ def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
     if str(k) in cells and cells <= {"", "-1", *map(str, range(1, k + 1))}:
         expected = f"indices of the right labels, counted from 0 to {k - 1}"
         remedy = "subtract 1 from each, or write the labels' names"
-        raise InputError.at(where, expected, f"{k}, and no 0: they are counted from 1", remedy)
+        raise InputError.at(where, expected, f"{k} but no 0: they are counted from 1", remedy)
 
 
 def renumber_labels(

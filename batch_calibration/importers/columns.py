@@ -77,7 +77,7 @@ def from_columns(
         if short != names:
             score_names = names
             reading = replace(reading, labels=short if reading.labels else ())
-            note = f"The labels are {', '.join(short)}: {names[0]!r} is {short[0]!r}, and so on."
+            note = f"The labels are {', '.join(short)}: {names[0]!r} holds {short[0]!r}, and so on."
             gold_notes.append(note)
     else:
         score_names = (vector_name,)
@@ -128,7 +128,7 @@ def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, l
     probs = _score_column("", real[0], columns[real[0]])
     kept = {name: column for name, column in columns.items() if name != real[0]}
     columns = {**kept, own[0]: probs, other: 1 - probs}
-    note = f"The column {real[0]!r} is the probability of {own[0]!r}, and 1 - p that of {other!r}."
+    note = f"The column {real[0]!r} is the probability of {own[0]!r}; {other!r} has 1 - p."
     return columns, replace(reading, labels=(own[0], other)), [note]
 
 
@@ -151,8 +151,8 @@ def label_rows(
         known_labels = gold[gold >= 0]
         if len(known_labels) >= MIN_ROWS_TO_WARN * len(names) and known_labels.min() == 1:
             notes += (
-                f"The right label is {names[0]!r} in no row: where the column counts labels from "
-                "1, subtract 1 from each.",
+                f"No row has the right label {names[0]!r}: if the column counts labels from 1, "
+                "subtract 1 from each index.",
             )
         gold = cells.renumber_labels(at, gold, names, indices)
     told_apart: dict[str, list[str]] = {}
@@ -202,8 +202,8 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
         fits = vectors
     if len(fits) > 1:
         raise InputError(
-            f"{where}: the scores of a row may be in {', '.join(map(repr, fits))}; name one of "
-            f"these columns: {spell('labels', fits[0])}"
+            f"{where}: each of the columns {', '.join(map(repr, fits))} may hold all scores of a "
+            f"row; name one of them: {spell('labels', fits[0])}"
         )
     return fits[0] if fits else None
 
@@ -228,7 +228,7 @@ def _score_column(where: str, name: str, column: Column) -> np.ndarray:
     if bad_rows:
         at = f"{where}, column {name!r}, row {bad_rows[0]} (counted from 0)"
         got = f"{shown(column[bad_rows[0]])} ({len(bad_rows)} rows like it)"
-        remedy = "correct it, or leave it empty where the label was not returned"
+        remedy = "correct it, or leave it empty if the label was not returned"
         raise InputError.at(at, "a number", got, remedy)
     return numbers
 
@@ -280,10 +280,10 @@ def gold_of_rows(
     if vectors.are_answers:
         is_plain = not are_texts or (gold == look_up(by_text)).all()
     if not is_plain:
-        got = "indices, while rows list labels in different orders, or the most probable first"
-        remedy = "it is not plain in which list they count; write the label's name"
+        got = "indices, but rows list labels in different orders, or the most probable first"
+        remedy = "an index may refer to several lists; write the label's name"
         raise InputError.at(where, "the right label by its text", got, remedy)
-    note = f"The right labels are indices in the list {vectors.source!r} of their own row."
+    note = f"The right labels are read as indices into each row's list {vectors.source!r}."
     return gold, () if vectors.are_answers else (note,)
 
 
@@ -315,7 +315,7 @@ def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[st
     if len(gold_names) != 1:
         return reading, []
     name = gold_names[0]
-    note = f"The column {name!r} names labels and is read as the right ones ({spell('gold')})."
+    note = f"The column {name!r} names labels and is read as right labels ({spell('gold')})."
     return replace(reading, gold=name), [note]
 
 
@@ -326,8 +326,8 @@ def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str
         refuse_unknown("column", name, columns, where=where)
         if name in reading.labels:
             raise InputError(
-                f"{where}: the column {name!r} is named as scores and as something else; leave it "
-                f"out of {spell('labels')}, or out of {spell('gold')}, {spell('ids')} "
+                f"{where}: the column {name!r} is named both as scores and for another use; remove "
+                f"it from {spell('labels')}, or from {spell('gold')}, {spell('ids')} "
                 f"and {spell('by')}."
             )
     candidates = {name: column for name, column in columns.items() if name not in named}
@@ -340,8 +340,8 @@ def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str
             is_whole = not bad_rows and (numbers[np.isfinite(numbers)] % 1 == 0).all()
             if is_whole or set(map(cells.text_of, column)) - {""} <= candidates.keys():
                 raise InputError(
-                    f"{where}: the column {name!r} looks like the right labels; say "
-                    f"{spell('gold', name)} if it is, or name the columns of the scores: "
+                    f"{where}: the column {name!r} looks like the right labels; pass "
+                    f"{spell('gold', name)} if it is, or else name the columns of scores: "
                     f"{spell('labels', ('A', 'B', '...'))}"
                 )
     return candidates
@@ -370,19 +370,19 @@ def named_or_real_columns(where: str, candidates: Columns, reading: Reading) -> 
     for name in real:
         # A column `id` may be Indonesian, beside others of log-probabilities.
         if ROW_NUMBER.fullmatch(name.lower()) and not _is_like_others(name, real):
-            unsure[name] = "holds other numbers than the other columns, and may name the rows"
+            unsure[name] = "holds numbers unlike the other columns and may number the rows"
     if unsure:
         name, reason = next(iter(unsure.items()))
         likely = tuple(real if len(real) > 1 else {**real, **unsure})
         raise InputError(
-            f"{where}: the column {name!r} {reason}, and it is not plain whether it is a label's "
-            f"scores; name the columns of the scores: {spell('labels', likely)}"
+            f"{where}: the column {name!r} {reason}, so it is unclear whether it holds a label's "
+            f"scores; name the columns of scores: {spell('labels', likely)}"
         )
     if len(real) < 2:
         example = spell("labels", ("A", "B"))
-        expected = "two columns of real numbers or more, one per label"
+        expected = "at least two columns of real numbers, one per label"
         got = f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns"
-        remedy = " ".join([f"name them by {example}.", *notes]).removesuffix(".")
+        remedy = " ".join([f"name them with {example}.", *notes]).removesuffix(".")
         raise InputError.at(where, expected, got, remedy)
     _refuse_ranks(where, real, candidates)
     return tuple(real), (*notes, *cells.note_measures(real))
@@ -396,7 +396,7 @@ def _kind_of_column(
     if is_vector(column):
         # Lists of whole numbers are ids of tokens and the like.
         is_of_ids = cells.are_whole(cells.numbers_of(scores_of(first_cell(column)))[0])
-        return "", "" if is_of_ids else "it holds several numbers a row, and other columns one"
+        return "", "" if is_of_ids else "it holds several numbers per row, and other columns one"
     if len(bad_rows) > count:  # mostly texts; one text among numbers is a mistake to be told
         sample = bad_rows[:MAX_CELLS_LOOKED_AT]
         unread = [column[row] for row in sample if _is_like_a_number(column[row])]
@@ -404,7 +404,7 @@ def _kind_of_column(
         if not has_scores and 2 * len(unread) <= len(sample):
             return "", ""  # a column of texts
         bad_cell = shown((unread or [column[bad_rows[0]]])[0])
-        return "", f"{len(bad_rows):,} of {len(column):,} cells are no numbers, such as {bad_cell}"
+        return "", f"{len(bad_rows):,} of {len(column):,} cells are not numbers, such as {bad_cell}"
     is_row_number = ROW_NUMBER.fullmatch(name.lower())
     if not count:
         return ("", "") if is_row_number else ("unsure", "is empty")
@@ -453,7 +453,7 @@ def _refuse_ranks(where: str, real: Mapping[str, np.ndarray], candidates: Column
         lists = list(zip(*texts, strict=True))
         if len(set(lists)) > 1 and are_labels(lists, rows):
             got = f"{', '.join(map(repr, real))} next to {', '.join(map(repr, names))}, which "
-            got += "name other labels from row to row"
-            remedy = "write one column a label, or JSON lines of lists labels and scores; "
-            remedy += f"where they are no labels, say {spell('labels', tuple(real))}"
-            raise InputError.at(where, "columns that hold one label's scores each", got, remedy)
+            got += "name different labels from row to row"
+            remedy = "write one column per label, or JSON lines with lists labels and scores; "
+            remedy += f"if they are not labels, pass {spell('labels', tuple(real))}"
+            raise InputError.at(where, "columns that each hold one label's scores", got, remedy)

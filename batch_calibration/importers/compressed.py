@@ -76,13 +76,13 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool) -> Path:
                 size += len(chunk)
                 if size > most:
                     expected = f"a file that unpacks to at most {most / GIB:.3g} GiB"
-                    raise InputError.at(path, expected, "more", "if meant, unpack it yourself")
+                    raise InputError.at(path, expected, "more", "if intended, unpack it yourself")
                 target.write(chunk)
     except (EOFError, zlib.error, OSError) as error:
         # Those of gzip and pyarrow have no number; those of the disk have one.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        expected = "a whole compressed file"
+        expected = "an intact compressed file"
         raise InputError.at(path, expected, str(error)[:200], "copy it again") from error
     return plain
 
@@ -111,9 +111,9 @@ def check_unpacked(path: Path, unpacked: int) -> None:
     """Refuse a file that says to unpack to far more than it holds."""
     size, most = path.stat().st_size, _max_unpacked(path)
     if unpacked > most:
-        expected = f"a file of {size:,} bytes to unpack to at most {most / GIB:.3g} GiB"
-        remedy = "these files fill the memory on purpose, or by one number repeated; if it is "
-        remedy += "meant, save it without compression"
+        expected = f"a file of {size:,} bytes that unpacks to at most {most / GIB:.3g} GiB"
+        remedy = "it may be a decompression bomb, or repeat one number; if that is intended, "
+        remedy += "save it without compression"
         raise InputError.at(path, expected, f"{unpacked / GIB:.3g} GiB", remedy)
 
 

@@ -84,7 +84,7 @@ def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
         is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
         at = f"{where}, column {name!r}"
         # Such as a date that Python's dates do not reach.
-        with answering(ValueError, at, "cells that can be read", "write it again"):
+        with answering(ValueError, at, "readable cells", "write the file again"):
             columns[name] = np.asarray(column.to_numpy()) if is_number else column.to_pylist()
     return columns
 
@@ -113,7 +113,7 @@ def tables_of(scores: object, reading: Reading | None = None) -> list[ScoreTable
         return to_tables(from_arrays(WHERE, {WHERE: array}, reading, task=WHERE), reading)
     lengths = set(map(len, columns.values()))
     if len(lengths) > 1:
-        raise InputError.at(WHERE, "columns of one length", f"lengths {sorted(lengths)}")
+        raise InputError.at(WHERE, "columns of equal length", f"lengths {sorted(lengths)}")
     return to_tables([from_columns(WHERE, columns, reading, task=WHERE)], reading)
 
 
@@ -160,6 +160,6 @@ def _column(column: object) -> Column:
         return list(column.to_list())
     cells = np.asarray(column)
     if cells.ndim != 1:
-        expected = "columns of one value a row"
+        expected = "columns with one value per row"
         raise InputError.at(WHERE, expected, f"{type(column).__name__} of shape {cells.shape}")
     return cells

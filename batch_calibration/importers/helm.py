@@ -98,7 +98,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a run, one context a trial: each trial has demonstrations of its own."""
     if _is_statistics(beginning(path)):
         raise InputError(
-            f"{path}: these are statistics of instances, which hold no score of a choice; "
+            f"{path}: these are statistics of instances, without scores of choices; "
             "name scenario_state.json in the same folder."
         )
     state = object_at(parse_value(read_text(path), str(path)))
@@ -111,7 +111,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         rows = _joint(requests, str(path), reading)
     else:
         raise InputError(
-            f"{path}: the run's method is {shown(method)}, which scores no choices; take one of "
+            f"{path}: the run's method is {shown(method)}, which scores no choices; use one of "
             f"{SEPARATE}original, {SEPARATE}calibrated and {JOINT}."
         )
     contexts = []
@@ -156,7 +156,7 @@ def _separate(requests: Iterator[HelmRequest], reading: Reading) -> Rows:
         by_choice = log_probs.setdefault(request.key, {}).setdefault(mode, {})
         if choice in by_choice:
             raise InputError(
-                f"{request.where}: choice {choice} of instance {request.id} is there twice."
+                f"{request.where}: choice {choice} of instance {request.id} occurs twice."
             )
         by_choice[choice] = _end_log_prob(request, choices[choice])
         # What all choices share of the prompt.
@@ -186,12 +186,12 @@ def _joint(requests: Iterator[HelmRequest], path: str, reading: Reading) -> Rows
         top = object_at(request.completion(), 0, "top_logprobs")
         if not top:
             raise InputError(
-                f"{request.where}: the log holds the log-probability of the answered token alone, "
-                f"not of the other letters; take a run of {SEPARATE}original, or ask the model by "
+                f"{request.where}: the log holds only the log-probability of the answered token, "
+                f"not of the other letters; use a run of {SEPARATE}original, or score with "
                 f"{spell('scorer', 'api')}."
             )
         if request.key in rows:
-            raise InputError(f"{request.where}: instance {request.id} is there twice.")
+            raise InputError(f"{request.where}: instance {request.id} occurs twice.")
         lists.append({token: _number(log_prob, request.where) for token, log_prob in top.items()})
         rows[request.key] = request.row(letters, request.prompt, reading)
     scored = questions.score_by_first_tokens(list(rows.values()), lists, path, reading)
@@ -209,7 +209,7 @@ def _end_log_prob(request: HelmRequest, choice: str) -> float:
         if len(end.strip()) > len(choice.strip()):
             break  # the last tokens hold more than the choice
     expected = f"a completion that ends with {shown(choice)}"
-    raise InputError.at(request.where, expected, shown(end), "it has no score")
+    raise InputError.at(request.where, expected, shown(end), "the choice has no score")
 
 
 def _number(number: Json, where: str) -> float:

@@ -84,7 +84,7 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
             yield f"{path}, sample {i}", object_at(sample)
         return
     kinds = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
-    with answering(kinds, path, "a whole log", "copy it again"), zipfile.ZipFile(path) as archive:
+    with answering(kinds, path, "an intact log", "copy it again"), zipfile.ZipFile(path) as archive:
         check_archive(archive, path)
         names = archive.namelist()
         header = [name for name in HEADERS if name in names][:1]  # a finished log has both
@@ -92,7 +92,7 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
         for name in [*header, *samples]:
             where, member = f"{path}, {name}", archive.getinfo(name)
             if member.file_size > MAX_BYTES:  # a small zip may unpack to any size
-                raise InputError(f"{where}: longer than any sample; it is not read.")
+                raise InputError(f"{where}: too large for a sample; it is not read.")
             text = _decompress(archive, member, path).decode("utf-8-sig")
             yield where, parse_object(text, where)
 
@@ -204,20 +204,20 @@ def keep_answered(
     is_kept = [p.before is not None or (is_at_once and not p.names_label) for p in positions]
     open_count = is_kept.count(False)
     if rows and open_count == len(rows):
-        expected = "samples that name one of their labels after 'ANSWER:', or one label alone"
-        remedy = f"say where it is ({spell('at', 'last')}, 'json:KEY'), or evaluate again with a "
+        expected = "samples that name a label after 'ANSWER:', or exactly one label"
+        remedy = f"locate it with {spell('at', 'last')} or 'json:KEY', or evaluate again with a "
         remedy += "prompt that asks for 'ANSWER: $LETTER'"
         raise InputError.at(where, expected, f"none in {open_count:,} samples", remedy)
     notes = []
     if any(starts):
         notes.append(
-            f"The scores are of the token where the answer stands, after {max(starts):,} tokens at "
-            "most that the model wrote itself: they are given what it wrote."
+            f"The scores are read at the answer's token, after up to {max(starts):,} tokens that "
+            "the model wrote itself: they are conditional on these tokens."
         )
     if open_count:
         notes.append(
             f"{open_count:,} of {len(rows):,} samples name no answer, or several without "
-            f"'ANSWER:' before one, and are left out ({spell('at')} says where answers are)."
+            f"'ANSWER:' before one, and are left out ({spell('at')} sets where answers are)."
         )
     return list(compress(rows, is_kept)), list(compress(positions, is_kept)), notes
 
@@ -241,9 +241,9 @@ def _shown_order(sample: Sample, grades: Sequence[Sample], where: str) -> list[i
         # Of texts that begin alike the longest is meant; what appears twice has no one place.
         longest = max(fitting, key=len, default="")
         if not fitting or texts.count(longest) > 1:
-            expected = "choices whose order for the model the log tells: they were shuffled"
-            remedy = "evaluate with shuffled data in place of shuffled choices"
-            raise InputError.at(where, expected, f"no single choice under {letter}", remedy)
+            expected = "a log that records the order of its shuffled choices"
+            remedy = "shuffle the choices in the data set in place of the solver"
+            raise InputError.at(where, expected, f"no unique choice under {letter}", remedy)
         order.append(texts.index(longest))
         sent = sent[len(f"A) {longest}\n") :]
     return order
@@ -256,8 +256,8 @@ def _labels(sample: Sample, where: str, reading: Reading) -> tuple[str, ...]:
         raise InputError.at(where, "at most 26 choices", choices)
     if not choices and len(reading.labels) < 2:
         raise InputError(
-            f"{where}: the sample has no choices; say "
-            f"{spell('labels', ('yes', 'no'))}, the answers of the task."
+            f"{where}: the sample has no choices; name the answers of the task, such as "
+            f"{spell('labels', ('yes', 'no'))}."
         )
     return numbered_names(choices) if choices else reading.labels  # A, B, C ...
 
@@ -274,8 +274,8 @@ def _refuse_other_letter(
     written = fold(position.written)
     if rewritten and written != fold(rewritten[1]) and written in map(fold, labels):
         expected = f"the answer {rewritten[1]} among the tokens that the model wrote"
-        got = f"{position.written!r}: choices were shuffled, and the order is not told"
-        remedy = "keep the scores of Inspect's own scorer, which tell it (inspect score "
+        got = f"{position.written!r}: choices were shuffled, and the order is not recorded"
+        remedy = "keep the scores of Inspect's own scorer, which record it (inspect score "
         remedy += "--action append)"
         raise InputError.at(where, expected, got, remedy)
 
@@ -292,7 +292,7 @@ def _answer_position(
     if not listed:
         raise InputError(
             f"{where}: the log has no log-probabilities of other tokens; evaluate again with "
-            "--logprobs --top-logprobs 20, with a provider that gives them."
+            "--logprobs --top-logprobs 20 and a provider that returns them."
         )
     log_probs: dict[str, float] = {}
     for likely in listed:

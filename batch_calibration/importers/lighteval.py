@@ -25,7 +25,7 @@ COLUMNS_TO_0_9 = {"full_prompt", "predictions", "gold_index", "choices"}
 ACCURACY = ("acc", "loglikelihood_acc", "loglikelihood_acc_single_token")
 """Metrics that count the highest sum of log-probabilities, in new and old versions."""
 REMEDY = "`few_shots_select` without sampling gives every row the same demonstrations."
-NOT_GENERATED = "take a task that is scored by log-likelihoods"
+NOT_GENERATED = "use a task that is scored by log-likelihoods"
 ROWS_AT_ONCE = 1024
 
 

@@ -87,7 +87,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         samples[sample.row.id] = sample
         first = next(iter(samples.values()))
         if sample.source != first.source:
-            expected = f"a line of {' '.join(filter(None, first.source))}, as those before"
+            expected = f"a line of {' '.join(filter(None, first.source))}, like the lines before"
             got = " ".join(filter(None, sample.source))
             raise InputError.at(where, expected, got, "keep one of the two logs")
     if reading.filter and not samples and filters:
@@ -96,8 +96,8 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     notes = _note_repeated(list(samples.values()), str(path))
     if samples and evaluated not in (None, len(samples)):
         notes.append(
-            f"The log holds {len(samples):,} rows, and {evaluated:,} were evaluated, as "
-            f"{results_name} says: it was cut, or is not of that run."
+            f"The log holds {len(samples):,} rows, but {evaluated:,} were evaluated according to "
+            f"{results_name}: the log was cut, or is of another run."
         )
     documents = [sample.document for sample in samples.values()]
     if all(documents):
@@ -114,17 +114,17 @@ def _note_repeated(samples: list[Sample], where: str) -> list[str]:
     for sample in samples:
         first = answered.setdefault(sample.request_hash, sample.row)
         if first is not sample.row and _differ(first.scores, sample.row.scores):
-            got = f"others for the doc_id {sample.row.id} than for {first.id}, which asks the same"
-            remedy = "two models are in one file; keep the log of one"
-            raise InputError.at(where, "one score of each request", got, remedy)
+            got = f"different scores for the doc_ids {first.id} and {sample.row.id} of one request"
+            remedy = "if the file holds the logs of two models, keep one"
+            raise InputError.at(where, "one score for each request", got, remedy)
         repeated += sample.document_hash in documents
         documents.add(sample.document_hash)
     if repeated > max(1, MAX_REPEATED * len(samples)):
-        got = f"{repeated:,} of {len(samples):,} rows of earlier documents"
-        raise InputError.at(where, "a row for each document", got, "keep one of the two logs")
+        got = f"{repeated:,} of {len(samples):,} rows that repeat a document"
+        raise InputError.at(where, "one row for each document", got, "keep one of the two logs")
     if not repeated:
         return []
-    return [f"{repeated:,} of {len(samples):,} rows are of a document that another row is of, too."]
+    return [f"{repeated:,} of {len(samples):,} rows repeat the document of another row."]
 
 
 def _differ(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
@@ -141,14 +141,14 @@ def _refuse_other(first: Sample, sample: Sample, where: str) -> None:
     """Refuse a second line of a document, unless it repeats the first for another filter."""
     if first.filter == sample.filter != "":
         raise InputError(
-            f"{where}: the doc_id {sample.row.id} is there twice for the filter "
-            f"{sample.filter!r}; are two logs in one file? Keep one of them."
+            f"{where}: the doc_id {sample.row.id} occurs twice for the filter "
+            f"{sample.filter!r}; if the file holds two logs, keep one."
         )
     if first.content_hash != sample.content_hash:
         names = " or ".join(spell("filter", s.filter) for s in (first, sample) if s.filter)
-        remedy = f"choose by {names}." if names else "are two logs in one file? Keep one."
+        remedy = f"choose {names}." if names else "if the file holds two logs, keep one."
         raise InputError(
-            f"{where}: the doc_id {sample.row.id} is there again with other scores; {remedy}"
+            f"{where}: the doc_id {sample.row.id} occurs again with different scores; {remedy}"
         )
 
 
@@ -241,7 +241,7 @@ def _requests(arguments: files.Json, where: str) -> list[tuple[str, str]]:
             parts = [request.get("arg_0"), request.get("arg_1")]
         prompt, answer = (*parts, None, None)[:2] if isinstance(parts, list) else (None, None)
         if not isinstance(prompt, str):
-            expected = "arguments: lists of texts, or gen_args_0 of arg_0 and arg_1"
+            expected = "arguments as lists of texts, or as gen_args_0 with arg_0 and arg_1"
             raise InputError.at(where, expected, shown(request))
         if not isinstance(answer, str):
             raise _no_choices(ROLLING if answer is None else GENERATED, where)
@@ -253,7 +253,7 @@ def _requests(arguments: files.Json, where: str) -> list[tuple[str, str]]:
 
 def _no_choices(kind: str, where: str) -> InputError:
     return InputError(
-        f"{where}: these are {kind}, which are no scores of choices; take a log of a task with "
+        f"{where}: these are {kind}, not scores of choices; use a log of a task with "
         "`output_type: multiple_choice`."
     )
 
@@ -272,7 +272,7 @@ def _log_likelihood(answer: object, where: str, reading: Reading) -> float:
         number = math.inf  # a whole number of hundreds of digits
     if math.isfinite(number) or (number == -math.inf and reading.missing is not None):
         return number if number <= MAX_LOG_PROB else check_log_prob(number, where)
-    got = f"{number}; one value like it makes every mean of its label NaN or infinite"
+    got = f"{number}, which makes the mean of its label NaN or infinite"
     raise InputError.at(where, "a finite log-likelihood", got, "ask again, in float32 or bfloat16")
 
 

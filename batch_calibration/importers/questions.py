@@ -114,7 +114,7 @@ def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
         listed = ", ".join(map(shown, list(fields)[:20])) or "none"
         raise InputError(
             f"{where}: the {kind} has no field {shown(name)}; it has {listed}, and {spell('by')} "
-            "takes 'choices' too."
+            "also takes 'choices'."
         )
     return fields[name]
 
@@ -224,14 +224,14 @@ def import_rows(
         counts = Counter(len(row.scores) for row in rows).most_common()
         listed = ", ".join(f"{k} in {n:,} rows" for k, n in counts)
         raise InputError(
-            f"{where}: the number of choices varies ({listed}), and a label must mean one thing in "
-            f"all rows; say {spell('by', 'choices')}, which makes each number of "
-            "choices a context of its own."
+            f"{where}: the number of choices varies ({listed}), but a label must mean the same in "
+            f"all rows; pass {spell('by', 'choices')}, which makes a separate context for "
+            "each number of choices."
         )
     if lacking := len(by_count.get(0, [])) + len(by_count.get(1, [])):
         raise InputError(
-            f"{where}: {lacking:,} of {len(rows):,} rows have fewer than two choices, and a "
-            "bias is between two or more; take a log of multiple choice."
+            f"{where}: {lacking:,} of {len(rows):,} rows have fewer than two choices, but a "
+            "bias needs two or more; use a multiple-choice log."
         )
     contexts = []
     for _, indices in sorted(by_count.items()):
@@ -258,9 +258,9 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
     counted, ours = right[is_counted], (predicted == gold)[is_counted]
     if differing := int((counted != ours).sum()):
         notes.append(
-            f"The log's own accuracy is {100 * counted.mean():.1f} % and that of the highest score "
+            f"The log's own accuracy is {100 * counted.mean():.1f} %, that of the highest score is "
             f"{100 * ours.mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
-            "rows, so the log's counts something else, or a target was read wrongly."
+            "rows, so the log counts differently, or a target was misread."
         )
     right_labels = np.unique(gold[gold >= 0])
     if orders is None and len(right_labels) == 1 and len(gold) >= MIN_ROWS_TO_WARN:
@@ -273,7 +273,7 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
     if all(row.alone for row in rows):  # a block has scores for every row or is left out
         blocks["pmi"] = np.array([row.alone for row in rows], np.float64)
     if orders is not None and (orders != orders[0]).any():
-        notes.append("The choices change places from row to row: they are matched by their texts.")
+        notes.append("The order of the choices varies from row to row: they are matched by text.")
         scores = np.take_along_axis(scores, orders, axis=1)
         for name, block in blocks.items():
             blocks[name] = np.take_along_axis(block, orders, axis=1)
@@ -320,28 +320,28 @@ def gold_labels(
             agreement[kind] = int((((predicted == labels) == right) & (right >= 0)).sum())
         kind, other_kind = sorted(agreement, key=lambda kind: -agreement[kind])
         reason = (
-            f"agrees with what the log counts as right in {agreement[kind]:,} of {n:,} rows, and "
-            f"otherwise in {agreement[other_kind]:,}"
+            f"agrees with the log's own results in {agreement[kind]:,} of {n:,} rows, the other "
+            f"reading in {agreement[other_kind]:,}"
         )
         if agreement[kind] == agreement[other_kind]:
             are_all = {"indices": (index >= 0)[have_target], "texts": (text >= 0)[have_target]}
             possible = [kind for kind in kinds if are_all[kind].all()]
             if len(possible) != 1:
-                got = "numbers that are both, and no `acc` that tells"
-                remedy = "name a field of the document that holds one of these, "
+                got = "numbers that may be either, and no `acc` to decide"
+                remedy = "name a field of the document that holds one or the other, "
                 remedy += spell("gold", "FIELD")
                 raise InputError.at(where, "right choices that are indices or texts", got, remedy)
             kind, reason = possible[0], "all of them can be"
         gold = kinds[kind]
         notes.append(
-            f"The targets are both indices and texts of choices; they are read as {kind}, which "
+            f"The targets may be indices or texts of choices; they are read as {kind}, which "
             f"{reason}."
         )
     if (gold < 0).all() and k == 2 and (right >= 0).any():
         gold = np.where(right < 0, -1, np.where(right == 1, predicted, 1 - predicted))
         notes.append(
-            "The log does not name the right choice; of two it is the one with the higher score "
-            "where the log counts the row as right, and the other where it does not."
+            "The log does not name the right choice: it is the choice with the higher score if the "
+            "log counts the row as right, and the other choice if not."
         )
     if lacking := int((gold < 0).sum()):
         several = int(are_several.sum())

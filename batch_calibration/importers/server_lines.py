@@ -92,7 +92,7 @@ def read_answers(path: Path) -> list[SavedAnswer]:
             answer = _read_answer(member, f"{where}, response {i}" if is_batch else where)
             answers.append(replace(answer, number=len(answers)))
     if not answers:
-        raise InputError.at(path, "one response a line", "none")
+        raise InputError.at(path, "one response per line", "none")
     return answers
 
 
@@ -162,19 +162,19 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
     if numbers != [None] * count:  # else in the order of the prompts
         by_number = dict(zip(map(str, numbers), choices, strict=True))
         if by_number.keys() != set(map(str, range(count))):
-            expected = f"choices of index 0 to {count - 1}, each once"
+            expected = f"choices with the indices 0 to {count - 1}, each once"
             raise InputError.at(answer.where, expected, shown(numbers))
         choices = [by_number[str(i)] for i in range(count)]
     scored = list(map(_scored, choices))
     counts = [sum(map(partial(_are_alike, prompt), scored)) for prompt in scored]
     if min(counts) > 1:
-        got = f"{count} choices, each of which scores what another one does too"
+        got = f"{count} choices, each with the same scores as another"
         remedy = "these are several answers to one prompt: ask with n=1, or keep one of them"
         raise InputError.at(answer.where, "one choice for each prompt of the request", got, remedy)
     new = count_at(answer.body, "usage", "completion_tokens") or 0
     if new % count:
-        expected = "equally many new tokens a prompt"
-        raise InputError.at(answer.where, expected, f"{new} of {count}", "send one")
+        expected = "the same number of new tokens for each prompt"
+        raise InputError.at(answer.where, expected, f"{new} for {count}", "send one prompt")
     shared = {"model": answer.body.get("model"), "usage": {"completion_tokens": new // count}}
     split = replace(answer.without_id(), request=answer.where, choices=count)
     prompts = []
@@ -246,8 +246,8 @@ def import_answers(
 def named_labels(path: Path, reading: Reading) -> tuple[str, ...]:
     """The labels that the user names, as no response names them."""
     if len(set(reading.labels)) < max(2, len(reading.labels)):
-        expected = "the labels as the model answers them, two or more and each once"
-        got, remedy = ", ".join(reading.labels) or "none", f"say {spell('labels', ('yes', 'no'))}"
+        expected = "two or more different labels, as the model writes them"
+        got, remedy = ", ".join(reading.labels) or "none", f"pass {spell('labels', ('yes', 'no'))}"
         raise InputError.at(path, expected, got, remedy, "labels")
     return reading.labels
 
@@ -265,8 +265,8 @@ def right_labels(answers: Sequence[SavedAnswer], reading: Reading) -> np.ndarray
     for answer, cell in zip(answers, cells, strict=True):
         label = -1 if cell is None else index_of.get(str(cell).strip())
         if label is None:
-            expected = f"the right label in {reading.gold!r}, one of "
-            expected += f"{', '.join(reading.labels)}, its index where none is a number, or null"
+            expected = f"the right label in {reading.gold!r}: one of "
+            expected += f"{', '.join(reading.labels)}, its index if no label is a number, or null"
             raise InputError.at(answer.where, expected, shown(cell))
         gold.append(label)
     return np.array(gold, np.int32)

@@ -89,7 +89,7 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         if several := len(seconds) - seconds.count(None):
             notes.append(
                 f"{several:,} of {len(answered):,} responses hold several answers to one prompt "
-                "(n > 1); the first token's list is read from the first of them."
+                "(n > 1); only the first answer is read."
             )
     else:
         # A request of completions may hold several prompts, each a choice.
@@ -128,9 +128,9 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
     for answer in answers:
         block = servers.label_probs(answer.body, answer.where)
         if block.shape[1] != len(reading.labels):
-            expected = f"{len(reading.labels)} scores a row, one for each of "
+            expected = f"{len(reading.labels)} scores per row, one for each of "
             expected += ", ".join(reading.labels)
-            remedy = "name the labels of its label_token_ids in their order"
+            remedy = "name the labels in the order of label_token_ids"
             raise InputError.at(answer.where, expected, block.shape[1], remedy)
         blocks.append(block)
         answer_of_row += [answer] * len(block)
@@ -144,7 +144,7 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
     # A softmax over the labels alone says nothing of the other tokens; a thousandth is rounding.
     if not (np.abs(probs.sum(axis=1) - 1) < 1e-3).all():
         return imported
-    note = "The probabilities are shares among the labels (softmax), not of the whole vocabulary."
+    note = "The probabilities are a softmax over the labels, not over the whole vocabulary."
     return replace(imported, full=False, notes=(note,))
 
 
@@ -166,17 +166,17 @@ def _from_prompts(
         partial = next(prompt for prompt in prompts if len(prompt) < len(labels))
         absent = next(name for j, name in enumerate(labels) if j not in partial)
         raise InputError(
-            f"{_first_answer(partial).where}: its prompt has scores of {len(partial)} labels of "
-            f"{len(labels)}, not of {shown(absent)}; score each label after the same prompt."
+            f"{_first_answer(partial).where}: its prompt has scores of {len(partial)} of "
+            f"{len(labels)} labels, not of {shown(absent)}; score each label after the same prompt."
         )
     if not rows:
-        raise InputError.at(path, "a prompt with a score of each label", "none")
+        raise InputError.at(path, "a prompt with a score for each label", "none")
     scores = np.zeros((len(rows), len(labels)))  # in nats
     for i, prompt in enumerate(rows.values()):
         scores[i] = [prompt[label][0] for label in sorted(prompt)]
         for name in reading.by:
             if not _is_shared(prompt, name):
-                expected = f"one {name!r} on all lines of its prompt"
+                expected = f"the same {name!r} on all lines of a prompt"
                 got = shown(_cells(prompt, name))
                 raise InputError.at(_first_answer(prompt).where, expected, got)
     gold = _right_labels(prompts, list(rows.values()), reading) if reading.gold else None
@@ -184,7 +184,7 @@ def _from_prompts(
     ids = tuple(map(str, rows))
     imported = import_answers(path, firsts, reading, scores, kind.scorer, gold=gold, row_ids=ids)
     if len(rows) < len(prompts):
-        note = f"{len(prompts) - len(rows):,} of {len(prompts):,} prompts lack a label that failed."
+        note = f"{len(prompts) - len(rows):,} of {len(prompts):,} prompts lack a failed label."
         imported = replace(imported, notes=(note,))
     return replace(imported, full=longest <= MAX_TOKENS_FOR_MASS)
 
@@ -247,7 +247,7 @@ def _right_labels(
     for row in rows:
         for _, answer in row.values():
             if answer.is_shared(name) and prompt_of.setdefault(answer.request, row) is not row:
-                expected = f"a list in {name!r} of a right label for each choice"
+                expected = f"a list in {name!r} with a right label for each choice"
                 got = f"{shown(answer.value(name))} for several prompts"
                 raise InputError.at(answer.request, expected, got)
     if all(_is_shared(prompt, name) for prompt in prompts):
@@ -257,7 +257,7 @@ def _right_labels(
     kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
     if len(cells) == 1 and (kind := kinds.get(*cells)):
         expected = f"the right label of its prompt in {name!r}"
-        got = f"the {kind} of the label that each line scores itself, in all lines"
+        got = f"the {kind} of the label that the line itself scores, on all lines"
         raise InputError.at(_first_answer(rows[0]).where, expected, got)
     gold = np.full(len(rows), -1, np.int32)  # -1 where no answer has a flag
     for i, row in enumerate(rows):
@@ -265,7 +265,7 @@ def _right_labels(
         if flags.count(True) == 1 and None not in flags:
             gold[i] = flags.index(True)
         elif _cells(row, name) != [None] * k:
-            expected = f"in {name!r} the right label on all lines of its prompt, or 1 on the "
+            expected = f"{name!r} with the right label on all lines of a prompt, or 1 on the "
             expected += "line of the right label and 0 on the others"
             raise InputError.at(_first_answer(row).where, expected, shown(_cells(row, name)))
     return gold

@@ -52,11 +52,11 @@ class Gaps(NamedTuple):
         """Notes on what was done, and unless the user named the labels, on rare labels."""
         if not self.lacking:
             return ()
-        ways = {"least": "just below the least returned", "drop": "dropped"}
-        way = ways.get(str(missing), f"at {missing} nats")
+        ways = {"least": "set just below the lowest returned score", "drop": "dropped"}
+        way = ways.get(str(missing), f"set to {missing} nats")
         notes = [f"{self.lacking:,} of {self.rows:,} rows lack the score of a label: {way}."]
         if missing != "drop" and self.empty:
-            notes.append(f"{self.empty:,} rows had no label at all and are left out.")
+            notes.append(f"{self.empty:,} rows had no score of any label and are left out.")
         notes.append(self.rare_labels(label_names, is_named=is_named))
         return tuple(filter(None, notes))
 
@@ -64,7 +64,7 @@ class Gaps(NamedTuple):
         """A sentence on the labels that most rows lack, or all if they are named, "" if none is.
 
         >>> Gaps(300, 299, 0, np.array([0, 0, 299])).rare_labels(("no", "yes", "maybe"))[:52]
-        "Most rows lack 'maybe' (299 of 300); if that is none"
+        "Most rows lack 'maybe' (299 of 300); leave out label"
         """
         counts = np.broadcast_to(self.by_label, len(label_names)).tolist()
         least = self.rows if is_named else self.rows // 2 + 1
@@ -77,19 +77,19 @@ class Gaps(NamedTuple):
         kept = tuple(frequent) if len(frequent) > 1 else ("A", "B")
         if min(rare.values()) == self.rows:
             return (
-                f"No row holds {names}: filled in throughout, it may still be predicted; leave it "
-                f"out: {spell('labels', kept)}."
+                f"No row has a score of {names}: a label filled in for all rows may still be "
+                f"predicted; leave it out: {spell('labels', kept)}."
             )
         return (
-            f"Most rows lack {names}; if that is none of the labels that were asked for, leave it "
-            f"out: {spell('labels', kept)}."
+            f"Most rows lack {names}; leave out labels that you did not ask for: "
+            f"{spell('labels', kept)}."
         )
 
     def no_rows(self, where: str) -> InputError:
         """The error where no row is left to learn from."""
         return InputError(
-            f"{where}: no row is left once those with missing labels are dropped ({self.lacking} "
-            f"of {self.rows}); say {spell('missing', 'least')}, or ask for more tokens."
+            f"{where}: no row is left after rows with missing labels are dropped ({self.lacking} "
+            f"of {self.rows}); pass {spell('missing', 'least')}, or request more top tokens."
         )
 
 
@@ -99,7 +99,7 @@ def own_tables(path: Path) -> list[ScoreTable] | None:
         files = sorted((path / "scores").glob("*.safetensors"))  # in the same order on every system
         if not files:
             expected = "a file of scores, or a working folder with scores/ in it"
-            raise InputError.at(path, expected, "a folder without")
+            raise InputError.at(path, expected, "a folder without scores/")
         return list(map(load, files))
     try:
         with path.open("rb") as file:
@@ -117,8 +117,8 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
         return [imported]
     lacking = [name for name in reading.by if name not in imported.columns]
     if lacking:
-        expected = f"the column {lacking[0]!r} of {spell('by')}"
-        remedy = f"known are {', '.join(imported.columns) or 'no columns'}"
+        expected = f"the column {lacking[0]!r}, which {spell('by')} names"
+        remedy = f"known columns are {', '.join(imported.columns) or 'none'}"
         raise InputError.at(imported.where, expected, "none", remedy, "by")
     columns = [map(str, imported.columns[name]) for name in reading.by]
     rows: dict[tuple[str, ...], list[int]] = {}  # of each combination, in the file's order
@@ -170,8 +170,8 @@ def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Re
     if telling:
         name, (kind, came) = next(iter(telling.items()))
         expected = f"one {kind} in a context, which has one bias"
-        remedy = f"say {spell('by', (*reading.by, *telling))}, which makes each a context, or "
-        remedy += f"{spell(kind, 'NAME')} where they are one"
+        remedy = f"pass {spell('by', (*reading.by, *telling))}, which makes each a context, or "
+        remedy += f"{spell(kind, 'NAME')} if they are the same"
         raise InputError.at(f"{where}, column {name!r}", expected, came, remedy)
 
 
@@ -186,7 +186,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     scores, k = np.asarray(imported.log_probs, np.float64), len(imported.label_names)
     # What an importer gives is checked as a file is.
     if scores.ndim != 2 or scores.shape[-1] != k:
-        raise InputError.at(where, f"{k} scores a row", f"shape {scores.shape}")
+        raise InputError.at(where, f"{k} scores per row", f"shape {scores.shape}")
     if not len(scores):
         raise InputError.at(where, "at least one row of scores", "none")
     # Probabilities become nats before anything is missing: the logarithm of 0 says so.
@@ -206,8 +206,8 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     row_id, times = Counter(ids).most_common(1)[0]
     if times > 1:
         raise InputError(
-            f"{where}: the row id {row_id!r} appears {times} times; give each row an id "
-            "of its own, or keep one of the rows."
+            f"{where}: the row id {row_id!r} appears {times} times; give each row a unique "
+            "id, or keep one of the rows."
         )
     if imported.full:
         notes += note_little_mass(label_mass(scores))
@@ -264,10 +264,10 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
         rare_labels = "" if reading.labels else gaps.rare_labels(imported.label_names)
         raise InputError(
             f"{where}: row {file_row} has {scores[row, label]:g} as the score of "
-            f"{imported.label_names[label]!r} ({int(is_absent.sum())} of them in {lacking} of {n} "
-            "rows): it was not among the tokens returned, so it lies below the least of them; say "
-            f"{spell('missing', 'least')}, which puts it there: a far lower number such as "
-            f"-100 would decide the mean of its label. {rare_labels}".strip()
+            f"{imported.label_names[label]!r} ({int(is_absent.sum())} scores like it in {lacking} "
+            f"of {n} rows): the label was not returned, so its score is below all returned scores; "
+            f"pass {spell('missing', 'least')}, which sets it there: a far lower number such as "
+            f"-100 would dominate the mean of its label. {rare_labels}".strip()
         )
     # Just below the least returned: of all tokens where the file says it (bound).
     bound, below = imported.bound, reading.below

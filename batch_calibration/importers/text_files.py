@@ -52,11 +52,11 @@ def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:
 def _check_names(where: str, names: list[str]) -> None:
     """Refuse a first line that names no columns."""
     if not any(names):
-        raise InputError.at(where, "a line of names", "nothing")
+        raise InputError.at(where, "a line of column names", "nothing")
     named = list(filter(None, names))
     if sum(map(_is_score, named)) >= min(2, len(named)):
         got = f"numbers ({shown(','.join(names))})"
-        raise InputError.at(where, "names of columns", got, "put names before it")
+        raise InputError.at(where, "names of columns", got, "add a line of names before it")
 
 
 def _is_score(name: str) -> bool:
@@ -115,7 +115,7 @@ def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str,
         # Without one list of rows, the object is the only row.
         document = tables[0] if len(tables) == 1 else [document]
     if not isinstance(document, list) or not _are_all(document, dict):
-        expected = "one JSON object a row, on lines or in a list"
+        expected = "one JSON object per row, on lines or in a list"
         raise InputError.at(where, expected, shown(document))
     return list(map(object_at, document)), names
 

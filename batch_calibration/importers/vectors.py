@@ -119,7 +119,7 @@ def read_vectors(
 
 def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
     return InputError.at(
-        f"{where}, row {row} (counted from 0)", f"{k} numbers, as in the rows before", shown(cell)
+        f"{where}, row {row} (counted from 0)", f"{k} numbers, as in earlier rows", shown(cell)
     )
 
 
@@ -165,14 +165,14 @@ def _find_lists(
     shuffled = [name for name in shuffled if name in named or not named]
     if shuffled and list(named) != shuffled[:1]:
         expected = f"one column that lists the labels of {vector_name!r}"
-        remedy = "call the one that does 'labels', and leave the others out"
-        got = f"{', '.join(map(repr, dict.fromkeys((*named, *shuffled))))}, of which "
-        got += f"{shuffled[0]!r} lists the same texts in another order from row to row"
+        remedy = "rename that column to 'labels', and leave the others out"
+        got = f"{', '.join(map(repr, dict.fromkeys((*named, *shuffled))))}, and "
+        got += f"{shuffled[0]!r} lists the same texts in an order that varies from row to row"
         raise InputError.at(where, expected, got, remedy)
     if shuffled and set(named[shuffled[0]]) == {("0", "1"), ("1", "0")}:
         expected = "the names of the labels in the order of the scores"
         got = "[0, 1] and [1, 0], which may be flags of the right label"
-        remedy = "write names in place of numbers, or call the flags otherwise"
+        remedy = "write names in place of numbers, or rename the column of flags"
         raise InputError.at(f"{where}, column {shuffled[0]!r}", expected, got, remedy)
     fixed = [name for name in named if len(set(named[name])) == 1]
     source = next(iter([*fixed, *named]), "")
@@ -246,6 +246,6 @@ def _refuse_incomplete(where: str, vectors: Vectors, reading: Reading) -> None:
         if listed and not chosen <= set(listed) and reading.missing is None:
             expected = f"the labels {shown(list(vectors.names))} in any order"
             got = shown(list(listed))
-            remedy = f"say {spell('missing', 'least')} where a row lists some of the labels, "
-            remedy += " or leave the column out where a place means one thing in all rows"
+            remedy = f"pass {spell('missing', 'least')} if a row lists only some of the labels, "
+            remedy += "or leave the column out if a position means the same label in all rows"
             raise InputError.at(f"{where}, row {row} (counted from 0)", expected, got, remedy)

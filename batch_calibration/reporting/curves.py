@@ -16,8 +16,8 @@ from batch_calibration.studies import ByRows, Record
 # Accuracies in %, one for each seed or draw, by the number on the axis below them.
 Points = dict[int, np.ndarray]
 STREAM_NOTE = (
-    "Rows come in many orders, each corrected when it comes; a number is the accuracy of those "
-    "between the number of rows seen above it and its own."
+    "Rows arrive in several orders, and each is corrected on arrival; a number is the accuracy on "
+    "the rows between the count of rows seen in the line above and its own."
 )
 
 

@@ -306,8 +306,8 @@ def by_setting(records: Iterable[Record]) -> list[Frame]:
         if (setting, task, seed) in seen:
             subject = task if seed is None else f"{task}, seed {seed}"
             where, expected = f"workdir, setting {setting}", "one record of each task and seed"
-            got = f"two records of {subject}, such as from before and after the data changed"
-            raise InputError.at(where, expected, got, "keep them in workdirs of their own")
+            got = f"two records of {subject}, perhaps from before and after a change of the data"
+            raise InputError.at(where, expected, got, "keep them in separate workdirs")
         seen.add((setting, task, seed))
         groups.setdefault(setting, []).append(record)
 

@@ -36,8 +36,8 @@ MEANINGS = {
 }
 """Word -> what it means, of the words that the page uses most."""
 NO_RUNS = (
-    "This workdir keeps no facts about scoring runs: its scores came from elsewhere, or from a "
-    "version that kept none."
+    "This workdir has no facts about scoring runs: its scores came from elsewhere, or from a "
+    "version that stored none."
 )
 
 
@@ -323,7 +323,7 @@ def runs_html(runs: Sequence[Run]) -> str:
 def _run(runs: Sequence[Run]) -> str:
     first, progress = runs[0], []
     for run in runs:
-        done = "did not come to its end"
+        done = "did not finish"
         if run.rows is not None and run.seconds is not None:
             done = f"{run.rows:,} rows in {run.seconds:,.1f} s"
         progress.append(f"{run.began} UTC: {done}")

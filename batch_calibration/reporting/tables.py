@@ -24,14 +24,14 @@ SPREAD = "± is the standard deviation over draws of demonstrations (n - 1)."
 PROBABILITIES = {"nll": ("NLL", "nats"), "brier": ("Brier", "0 to 2"), "ece": ("ECE", "0 to 1")}
 DENSITIES = ("pc", "pc_raw")  # methods whose scores have no NLL
 PROBABILITIES_NOTE = (
-    "Lower is better. Of each row's scores the softmax over its labels is taken first, corrected "
-    "or not, so these judge probabilities that add up to 1 over the labels. ECE is how far "
+    "Lower is better. Each row's scores, corrected or not, go through a softmax over its labels "
+    "first, so these judge probabilities that add up to 1 over the labels. ECE is how far "
     "confidence is from accuracy; it is not label bias, which the corrections remove. Scores of pc "
-    "are densities of a mixture, no log-probabilities of labels: it has no NLL."
+    "are densities of a mixture, not log-probabilities of labels: it has no NLL."
 )
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 MODELS_NOTE = (
-    "Means over seeds; the tables of each setting say how far these vary. The best of each model "
+    "Means over seeds; the tables of each setting show how far these vary. The best of each model "
     "and task is marked. An average is over the tasks that all models have."
 )
 SIZES_NOTE = (
@@ -77,7 +77,7 @@ PAPER_MODEL = re.compile(r"vit-?b(ase)?-?(patch)?/?16", re.IGNORECASE)  # names 
 DRAWN_IMAGES = (
     "These are drawn images of 48 x 48 pixels, of DTD 12 of its 47 classes, with noise whose size "
     "was chosen with a look at the test images (docs/mini.md): a small CLIP's accuracy on them is "
-    "no result on the data sets of these names, and the paper's numbers do not compare."
+    "not a result on the data sets of these names, and does not compare with the paper."
 )
 UNLIKE_IMAGES = (
     "The paper's numbers are of CLIP ViT-B/16 on all test images and classes; this is another "
@@ -98,7 +98,7 @@ def gain_note(group: Frame) -> str:
         if min(counts) == 2:
             draws_note = f" {words.TWO_DRAWS}"
     elif group.setting.shots:
-        over += ": one draw of demonstrations says nothing of others"
+        over += ": one draw of demonstrations does not show how others vary"
     rows = {name: sum(task.records[0].classes) for name, task in group.tasks.items()}
     small = [f"{task_title(task)} ({rows[task]})" for task in rows if rows[task] < MIN_TEST_ROWS]
     few_rows = f" Few test rows, so wide intervals: {', '.join(small)}." if small else ""
@@ -107,7 +107,7 @@ def gain_note(group: Frame) -> str:
         f"brackets its 95 % interval {over}.{draws_note} {cells.MARK} beyond noise: 0 is outside "
         f"it; of 20 methods that change nothing, about one is marked. '{cells.WINS}' counts tasks "
         f"whose interval is above 0, holds 0, is below 0.{few_rows} Averages are over these tasks "
-        "and say nothing of others."
+        "and do not extend to others."
     )
 
 

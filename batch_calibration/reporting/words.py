@@ -26,7 +26,7 @@ from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.prompts import PromptStudy, by_study, describe_study
 
 LEAVE_THEM = "leave the scores as they are"
-TWO_DRAWS = "Two draws of demonstrations tell nothing about other draws."
+TWO_DRAWS = "Two draws of demonstrations do not show how others vary."
 MAX_LISTED = 3
 """Labels, contexts and tasks that a sentence about many names; of more it gives the number."""
 MAX_NAMES = 13
@@ -56,7 +56,7 @@ def _is_biased(verdicts: Sequence[Verdict]) -> str:
         return f"Biased: {answer}, {count:,} of {len(verdicts):,} contexts ({shares})."
     found, place = verdicts[0].diagnosis, int(verdicts[0].diagnosis.preference.argmax())
     if found.rows < 3:
-        return "Biased: so few rows cannot say."
+        return "Biased: too few rows to judge."
     if not verdicts[0].is_biased:
         return f"Biased: not beyond noise (most predicted: {_two_shares(before, *right)})."
     shares = _two_shares(
@@ -126,7 +126,7 @@ def _advice(verdicts: Sequence[Verdict]) -> str:
     if len(answers) == 1 or actions[0] == actions[1]:
         return f"Do: {actions[1]}."
     near = f"labels are about equally frequent (within {100 * NEAR_EQUAL:.0f} points)"
-    return f"Do: {actions[0]} if {near}; if you cannot say, {actions[1]}."
+    return f"Do: {actions[0]} if {near}; if you do not know, {actions[1]}."
 
 
 def keys_of(recommendation: Recommendation) -> dict[str, object]:
@@ -183,7 +183,7 @@ def _bias(verdicts: Sequence[Verdict]) -> str:
         (verdict,) = verdicts
         diagnosis = verdict.diagnosis
         if diagnosis.rows < 3:
-            return "So few rows cannot say."
+            return "Too few rows to judge."
         least = diagnosis.label_names[int(diagnosis.preference.argmin())]
         answer = "Yes, towards" if verdict.is_biased else "Not beyond noise:"
         return (

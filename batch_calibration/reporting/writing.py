@@ -155,7 +155,7 @@ def write_report(
         missing = [
             *missing,
             f"{others:,} of {len(study.records):,} contexts are in the tables and figures of "
-            f"{ACROSS!r} alone: they differ in prompts or shots from those that are judged here.",
+            f"{ACROSS!r} only: their prompts or shots differ from the contexts judged here.",
         ]
     shorts = frame.name_differences([group.setting for group in study.sections])
     for group, short in zip(study.sections, shorts, strict=True):
@@ -167,7 +167,7 @@ def write_report(
         sections.append(Section(name, paragraph, shown.get(name, ()), figures, single))
     studies = words.study_paragraphs(study).values()
     if ACROSS in shown or ACROSS in drawn:
-        lines = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studies])
+        lines = "\n".join(["Accuracy as one setting varies and the others stay fixed.", *studies])
         figures = drawn.get(ACROSS, ())
         sections.append(Section(ACROSS, lines, shown.get(ACROSS, ()), figures))
     last_run = max((run.began for run in runs or ()), default="")

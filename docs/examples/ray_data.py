@@ -1,14 +1,15 @@
-"""BC over a cluster: Ray Data learns the mean of all rows block by block, then removes it.
+"""Runs BC on a cluster: Ray Data learns the mean of all rows block by block, then subtracts it.
 
 python docs/examples/ray_data.py SCORES CORRECTED no yes
 
-SCORES is a Parquet file or a folder of them with a column of log-probabilities, in nats, for each
-label named; CORRECTED is a folder, which becomes Parquet with the same columns. The running
-estimate is a monoid: each block gives one by `update`, and `merge` makes one of two, in any order,
-which is what Ray calls an aggregate. Rows never travel; a block's estimate is two rows and a count.
+SCORES is a Parquet file or a folder of Parquet files with one column of log-probabilities, in nats,
+for each named label. CORRECTED is a folder for Parquet files with the same columns and the
+predictions. The running estimate of BC is a monoid: `update` computes an estimate for each block,
+and `merge` combines two estimates in any order, as an aggregate of Ray does. Only estimates are
+sent between processes, not rows; an estimate is two vectors and a count.
 
-It starts two processes on this machine that listen on the loopback address alone; on a cluster
-leave out LOOPBACK and give `ray.init` the cluster's address instead of "local".
+The example starts two processes on this machine, which listen only on the loopback address. On a
+cluster, remove LOOPBACK and pass the cluster's address to `ray.init` instead of "local".
 """
 
 # ruff: noqa: E402 (Ray reads its settings when it is imported)
@@ -17,8 +18,8 @@ import os
 import sys
 
 LOOPBACK = "127.0.0.1"
-# Read when ray is imported. With the second, which is for Windows and macOS by its name but is
-# heeded everywhere, Ray keeps a loopback address; else it listens on all addresses of the machine.
+# Ray reads both when it is imported. The second one works on all systems despite its name: with
+# "0", Ray keeps the loopback address; otherwise it listens on all addresses of the machine.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
@@ -31,17 +32,17 @@ from batch_calibration.calibration.running import Running, empty, merge, update
 from batch_calibration.calibration.shift import Shift, apply
 
 State = list[list[float]]
-"""An estimate as Ray keeps it: the mean, what rounding took off it, and the count."""
+"""A running estimate in Ray: the mean, its rounding error, and the count."""
 
 
 def from_state(state: State) -> Running:
-    """An estimate of what Ray keeps."""
+    """Converts a state of Ray to a running estimate."""
     mean, rest, (count,) = state
     return Running(np.float32(mean), np.int32(count), np.float32(rest))
 
 
 def to_state(running: Running) -> State:
-    """The state of an estimate in Ray."""
+    """Converts a running estimate to a state of Ray."""
     return [running.mean.tolist(), running.rest.tolist(), [int(running.count)]]
 
 
@@ -53,22 +54,22 @@ class RunningMean(AggregateFnV2):
         super().__init__("bias", lambda: to_state(empty(len(labels))), on=None, ignore_nulls=False)
 
     def aggregate_block(self, block: Block) -> State:
-        """The estimate of one block."""
+        """Computes the estimate of one block."""
         columns = BlockAccessor.for_block(block).to_numpy(self.labels)
         return to_state(update(empty(len(self.labels)), rows_of(columns, self.labels)))
 
     def combine(self, current_accumulator: State, new: State) -> State:
-        """The estimate of both."""
+        """Merges two estimates."""
         return to_state(merge(from_state(current_accumulator), from_state(new)))
 
 
 def rows_of(columns: dict[str, np.ndarray], labels: list[str]) -> np.ndarray:
-    """Scores [n, k] of a batch."""
+    """Stacks the label columns of a batch as scores [n, k]."""
     return np.stack([np.asarray(columns[label], np.float32) for label in labels], axis=1)
 
 
 def corrected(batch: dict[str, np.ndarray], labels: list[str], bias: State) -> dict:
-    """A batch without the bias, and what it predicts."""
+    """Subtracts the bias from a batch, and adds the predictions as a column."""
     state = Shift(from_state(bias).mean, np.float32(1.0))
     scores = np.asarray(apply(state, rows_of(batch, labels)))
     best = np.array(labels)[scores.argmax(axis=1)]
@@ -76,7 +77,7 @@ def corrected(batch: dict[str, np.ndarray], labels: list[str], bias: State) -> d
 
 
 def main(source: str, target: str, labels: list[str]) -> None:
-    """Correct the scores of `source`, and write them to `target`."""
+    """Corrects the scores of `source`, and writes them to `target`."""
     quiet = {"include_dashboard": False, "log_to_driver": False}
     ray.init("local", num_cpus=2, _node_ip_address=LOOPBACK, **quiet)
     print("nodes:", *(node["NodeManagerAddress"] for node in ray.nodes()))

@@ -1,12 +1,12 @@
-"""A study without programs: shots x templates on the embedded suite, a DataFrame, one plot.
+"""Runs a study in Python: shots x templates on the embedded suite, a DataFrame, one plot.
 
     python docs/examples/study.py [WORKDIR]
 
-Each `# %%` begins a cell of a notebook. The model is asked once per context; a second run finds
-all scores in the workdir and asks nothing.
+Each `# %%` begins a notebook cell. The model scores each context once; a second run finds all
+scores in the workdir and does not use the model.
 """
 
-# %% Settings: what all contexts share. batch_calibration/settings/__init__.py explains each key.
+# %% The settings of all contexts. batch_calibration/settings/__init__.py explains each key.
 import sys
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from batch_calibration.studies import Store, run_calibration, run_scoring
 workdir = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example")
 settings = Settings.of(model="mini", data="mini", limit=100, labeled_per_class=0, dc_texts=5)
 
-# %% A sweep is any iterable of cells: here two templates, 0 to 2 shots per class, two seeds.
+# %% A sweep is an iterable of cells: here two templates, 0 to 2 shots per class, two seeds.
 templates = {"plain": "", "question": "{sentence}\nPositive or negative? {label}"}
 cells = [
     settings.cell("sst2", seed=seed, shots=shots, template=template)
@@ -27,12 +27,12 @@ cells = [
     for seed in range(2 if shots else 1)
 ]
 
-# %% Ask the model for what the workdir does not hold yet.
+# %% Score the contexts that the workdir does not have yet.
 store = Store(workdir, create=True)
 report = run_scoring(settings, cells, store, notify=print)
 print(f"{len(report.ids)} contexts, {report.scored} of {report.inputs} inputs scored now")
 
-# %% Calibrate: no model is needed, and methods cost next to nothing.
+# %% Calibrate: this needs no model and is fast.
 tables, _ = store.tables()
 records = run_calibration([t for t in tables if t.id in report.ids], ["icl", "cc", "dc", "bc"])
 frame = records.to_pandas()

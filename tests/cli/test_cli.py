@@ -210,7 +210,7 @@ def test_commands_read_one_file_with_the_same_flags(table, tmp_path, capsys):
         flags = ["--methods=icl,bc"] if command == "compare" else []
         run(command, tmp_path / "l.csv", *flags)
         shown = capsys.readouterr()
-        assert "is read as the right ones (--gold)" in shown.err
+        assert "is read as right labels (--gold)" in shown.err
         run(command, tmp_path / "l.csv", "--gold=label", "--quiet", *flags)
         quiet = capsys.readouterr()
         assert quiet.err == "" and quiet.out.splitlines()[:3] == shown.out.splitlines()[:3]
@@ -334,7 +334,7 @@ def test_a_label_that_is_never_right_is_told(tmp_path, said):
     path = tmp_path / "never.csv"
     path.write_text("a,b,c,gold\n" + "\n".join(rows))
     stdout = said("diagnose", path, "--gold=gold").out
-    assert "No labeled row's right answer is 'c'" in stdout and "(a prior)" in stdout
+    assert "No labeled row has the right label 'c'" in stdout and "(a prior)" in stdout
 
 
 def parquet(folder, scores, right):

@@ -79,7 +79,7 @@ def test_sentences_on_cosines_and_on_logits():
     assert logits == log_probs  # only differences matter
     assert words.facts([verdict_of("cosines")])["Recommended"] == (
         "Leave the scores as they are: cosines have no nats, and on contexts of two dual encoders "
-        "bc lost up to 9.8 points, bc_empirical_bayes 7.4."
+        "bc lost up to 9.8 points and bc_empirical_bayes 7.4."
     )
 
 
@@ -132,7 +132,7 @@ def test_files_of_raw_logits_pass_by_the_names_of_their_columns(columns, tmp_pat
     done = program("diagnose", str(path))
     assert done.returncode == 0 and "nats" in done.stdout
     if columns.startswith("logit"):
-        assert "names labels and is read as the right ones" in done.stderr
+        assert "names labels and is read as right labels" in done.stderr
 
 
 def test_raw_logits_without_a_name_are_refused_by_what_they_are(refuses):

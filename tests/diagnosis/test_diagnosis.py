@@ -154,7 +154,7 @@ def test_label_mass_is_said_where_scores_can_be_log_probabilities():
     assert diagnosis.mass == pytest.approx(0.7)
     assert "Together the labels have 70 % of the probability" in " ".join(diagnosis.sentences())
     low = " ".join(diagnose(rows - 5).sentences())
-    assert "the model would rather say something else" in low
+    assert "the model mostly prefers other answers" in low
     assert diagnose(rows + 3, from_probs=False).mass is None
 
 
@@ -163,24 +163,24 @@ def test_one_row_says_that_it_shows_nothing():
         diagnosis = diagnose([[-1.0, -0.5]], [1], label_names=("no", "yes"))
     assert np.isnan(diagnosis.pair_error) and diagnosis.rows_needed is None
     (sentence,) = diagnosis.sentences()
-    assert "There is one row" in sentence
-    assert "bc makes its scores equal, which predicts 'no', the first." in sentence
+    assert "One row cannot separate bias from the right answer" in sentence
+    assert "bc makes its scores equal, so the first label, 'no', wins." in sentence
 
 
 def test_two_rows_have_no_error_worth_a_number():
     with pytest.warns(UserWarning, match="from 2 rows"):
         text = " ".join(diagnose([[-1.0, -0.5], [-1.0, -2.5]]).sentences())
-    assert "two rows cannot say how sure it is" in text and "±" not in text
+    assert "two rows do not show how certain this is" in text and "±" not in text
     assert "left out" not in text
 
 
 def test_one_class_alone_is_said_to_tell_nothing():
     scores = np.random.default_rng(3).normal([0.0, 2.0], 0.1, (40, 2))
     text = " ".join(diagnose(scores, np.ones(40, int), label_names=("no", "yes")).sentences())
-    assert "'yes' is predicted for all rows, which is a bias or what is right for all" in text
+    assert "'yes' is predicted for all rows: it may be a bias or the right label of all" in text
     assert "All labeled rows have the right label 'yes'" in text
     equal = diagnose(np.tile([-1.0, -2.0], (12, 1)))
-    assert "of 12 of 12 rows all 2 corrected scores are equal" in " ".join(equal.sentences())
+    assert "in 12 of 12 rows all 2 corrected scores are equal" in " ".join(equal.sentences())
 
 
 def test_a_diagnosis_is_printed_in_its_sentences():

@@ -63,7 +63,7 @@ def test_a_context_in_facts():
     assert effect == f"bc: 50.0 → {gain}; bc_empirical_bayes: {gain}."
     assert advice == (
         "Do: `calibrate(scores, method='bc')` if labels are about equally frequent (within 12 "
-        "points); if you cannot say, `calibrate(scores, method='bc_empirical_bayes')`."
+        "points); if you do not know, `calibrate(scores, method='bc_empirical_bayes')`."
     )
 
 
@@ -98,13 +98,13 @@ def test_without_labels_the_expected_gain_is_told():
     assert bias == "Biased: yes, towards 'no' (100 % predicted)."
     assert effect.startswith("bc_empirical_bayes: +")
     assert effect.endswith(" points expected; no right label is known.")
-    assert advice.endswith("if you cannot say, `calibrate(scores, method='bc_empirical_bayes')`.")
+    assert advice.endswith("if you do not know, `calibrate(scores, method='bc_empirical_bayes')`.")
     assert verdicts.measured_gain([verdict]) is None
 
 
 def test_scores_that_are_left_expect_nothing():
     few = judge(scores=SCORES[:10], labels=GOLD[:10], shift=(0.0, 0.0))
-    assert words.card_lines([few])[2].endswith("if you cannot say, leave the scores as they are.")
+    assert words.card_lines([few])[2].endswith("if you do not know, leave the scores as they are.")
     assert "Expected gain" not in words.facts([few])
     header, row = verdict_cells([few])
     assert row[header.index("recommended")] == "leave it"

@@ -251,7 +251,7 @@ def derived_columns(chance: Random, folder: Path):
         # Labels may go by their column's name.
         full = {f"{start}{name}{end}": name for name in labels}
         (table,) = importers.read(path, Reading(gold="gold"))
-        if "may be no label's" in notes(table):
+        if "may not belong to a label" in notes(table):
             raise InputError("a column that may be no label's is named first")
         found = read_by_name(path, Reading(gold="gold"))
         for row in found.values():

@@ -207,7 +207,7 @@ def test_missing_labels_of_a_stream_are_those_in_memory(tmp_path, missing, small
     predicted, notes = calibrate_both_ways(tmp_path / "s.parquet", flags, capsys)
     assert predicted[0] == predicted[1] and len(predicted[0]) == (159 if missing == "drop" else 199)
     assert notes[0] == notes[1] and "41 of 200 rows lack the score of a label" in notes[0][0]
-    assert ("1 rows had no label at all" in "".join(notes[0])) == (missing != "drop")
+    assert ("1 rows had no score of any label" in "".join(notes[0])) == (missing != "drop")
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -239,7 +239,7 @@ def test_a_file_whose_rows_are_all_dropped_is_refused_both_ways(folder, ending, 
     output = folder.parent / f"o.{ending}"
     flags = [f"--method={method}", "--missing=drop", "--labels=no,yes"]
     flags += [f"--probe={folder.parent / 'probe.parquet'}"] if method == "cc" else []
-    assert "no row is left once those with missing" in refused(capsys, folder, *flags, output)
+    assert "no row is left after rows with missing" in refused(capsys, folder, *flags, output)
 
 
 def test_decimals_and_categories_are_read_both_ways(tmp_path, capsys):

@@ -284,10 +284,10 @@ def test_derived_columns_are_named_and_left_out(tmp_path, form):
 
     (table,) = read(write(tmp_path / "a.jsonl", table_of(make)), Reading(gold="gold"))
     check(table, names=table.label_names)
-    assert "is left out: it is made of other scores" in notes(table)
+    assert "is left out: its name suggests that it is derived" in notes(table)
     (table,) = read(write(tmp_path / "a.jsonl", table_of(lambda i: {"s": make(i)})))
     check(table, names=table.label_names, gold=None)
-    assert "is left out: it is made of other scores" in notes(table)
+    assert "is left out: its name suggests that it is derived" in notes(table)
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "entropy", "margin", "usage", "latency", "rank"])
@@ -343,7 +343,7 @@ def test_one_probability_a_row_is_that_of_two_labels(tmp_path, name):
     path = write(tmp_path / "a.jsonl", table_of(lambda i: {name: PROBS[i, 0]}))
     (table,) = read(path, Reading(gold="gold", from_probs=True))
     check(table)
-    assert "1 - p that of 'no'" in notes(table)
+    assert "'no' has 1 - p" in notes(table)
 
 
 def test_every_label_of_a_pipeline_is_read(tmp_path):

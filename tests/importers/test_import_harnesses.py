@@ -166,8 +166,8 @@ def test_inspect_s_letters(inspect_log):
     assert {key: table.context[key] for key in expected} == expected
     assert table.context["scorer"] == "inspect_ai 0.3.1"
     note = notes(table)
-    assert "after 2 tokens at most that the model wrote" in note
-    assert "log's own accuracy is 100.0 % and that of the highest score 50.0 %" in note
+    assert "after up to 2 tokens that the model wrote" in note
+    assert "log's own accuracy is 100.0 %, that of the highest score is 50.0 %" in note
 
 
 def test_an_inspect_answer_at_once_needs_no_note(inspect_log):
@@ -279,7 +279,7 @@ def test_a_damaged_inspect_log(inspect_log, tmp_path, refuses):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     message = refused(path, format="inspect_ai")
-    assert "expected a whole log" in message or "is the file cut short" in message
+    assert "expected an intact log" in message or "is the file cut short" in message
     refuses(read_one, tmp_path / "none.eval", format="inspect_ai")
 
 
@@ -368,7 +368,7 @@ def test_helm_s_joint_choices(helm):
     assert table.label_names == ("A", "B")
     assert table.blocks["test"].log_probs.tolist() == [[-0.5 - i, -1.5] for i in range(3)]
     assert table.blocks["test"].labels.tolist() == [0, 1, 0]
-    assert "answered token alone" in refused(helm([joint(0, None)], "multiple_choice_joint"))
+    assert "answered token, not of" in refused(helm([joint(0, None)], "multiple_choice_joint"))
 
 
 def test_helm_s_runs_that_hold_no_scores(helm, tmp_path, refuses):

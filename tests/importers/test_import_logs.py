@@ -249,7 +249,7 @@ def test_two_logs_in_one_file_are_refused(log, refuses):
 def test_an_accuracy_that_counts_something_else_is_said(log):
     log_rows = [row(i, (-1.0, -2.0), target=0, acc=float(i != 1)) for i in range(4)]
     message = notes(read_one(log(log_rows)))
-    assert "log's own accuracy is 75.0 % and that of the highest score 100.0 %" in message
+    assert "log's own accuracy is 75.0 %, that of the highest score is 100.0 %" in message
     assert "1 of 4 rows" in message
     log_rows = [row(i, (-1.0, -2.0), target=0, acc=0.3) for i in range(4)]
     assert "own accuracy" not in notes(read_one(log(log_rows)))

@@ -149,7 +149,7 @@ def test_other_texts_in_each_row_are_places(tmp_path, answers):
     table = table_of(tmp_path, rows, Reading(gold="answer"))
     assert table.label_names == ("A", "B") and gold(table) == [0, 1, 1]
     np.testing.assert_array_equal(scores(table), [row["scores"] for row in rows])
-    assert "A is the first of them, whatever it says" in notes(table)
+    assert "A is the first choice of each row" in notes(table)
     # A question may stand there twice; new names are those of the places.
     named = table_of(tmp_path, rows[:1] * 3 + rows, Reading(labels=("x", "y")))
     assert named.label_names == ("x", "y")
@@ -181,7 +181,7 @@ def test_an_index_counts_in_the_rows_own_list_of_choices(tmp_path):
     ]
     table = table_of(tmp_path, rows, Reading(gold="answer"))
     assert table.label_names == ("yes", "no") and gold(table) == [1, 0, -1]
-    assert "indices in the list 'choices' of their own row" in notes(table)
+    assert "indices into each row's list 'choices'" in notes(table)
     # Ranked lists are the model's, and an index of the right label is not of these.
     ranked = [{**row, "gold": i % 2} for i, row in enumerate(pipeline())]
     error = refused(write(tmp_path, lines(ranked), "t.jsonl"), PROBS)
@@ -220,7 +220,7 @@ def test_an_index_into_lists_of_one_order_is_plain(tmp_path):
         (
             "tags",
             [["a", "b"], ["b", "a"]],
-            "'tags', of which 'tags' lists the same texts in another order from row to row",
+            "'tags', and 'tags' lists the same texts in an order that varies from row to row",
         ),
     ],
 )
@@ -279,7 +279,7 @@ def test_a_column_called_id_may_be_indonesian(tmp_path):
     assert table.label_names == ("en", "fr") and not notes(table)
     sections = [(a, b, f"{i}.1") for i, (a, b, _) in enumerate(floats())]
     error = refused(write(tmp_path, csv_of(("en", "fr", "id"), sections)))
-    assert "the column 'id' holds other numbers than the other columns" in str(error)
+    assert "the column 'id' holds numbers unlike the other columns" in str(error)
     frame = pd.DataFrame([(0.5, 0.25, 0.2), (0.125, 0.5, 0.3)], columns=["en", "fr", "id"])
     assert tables_of(frame, Reading(from_probs=True))[0].label_names == ("en", "fr", "id")
 
@@ -288,7 +288,7 @@ def test_a_column_called_id_may_be_indonesian(tmp_path):
 def test_marks_of_empty_cells_are_missing_labels(tmp_path, mark):
     rows = [(a, b, "-0.7" if i % 3 == 0 else mark) for i, (a, b, _) in enumerate(floats())]
     path = write(tmp_path, csv_of("ABC", rows))
-    assert "row 1 has nan as the score of 'C' (5 of them in 5 of 8 rows)" in str(refused(path))
+    assert "row 1 has nan as the score of 'C' (5 scores like it in 5 of 8 " in str(refused(path))
     (table,) = read(path, Reading(missing="least"))
     assert table.label_names == ("A", "B", "C")
 
@@ -342,10 +342,10 @@ def test_decimal_commas_of_one_column_are_those_of_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        (["-1,234", "-2,345", "-3,456"], "3 of 3 cells are no numbers, such as '-1,234'"),
-        (["-1.234,5", "-2,3", "-3,4"], "3 of 3 cells are no numbers, such as '-1.234,5'"),
-        (["35 %", "20 %", "11 %"], "3 of 3 cells are no numbers, such as '35 %'"),
-        (["-0.5", "see below", "n.b."], "2 of 3 cells are no numbers, such as 'see below'"),
+        (["-1,234", "-2,345", "-3,456"], "3 of 3 cells are not numbers, such as '-1,234'"),
+        (["-1.234,5", "-2,3", "-3,4"], "3 of 3 cells are not numbers, such as '-1.234,5'"),
+        (["35 %", "20 %", "11 %"], "3 of 3 cells are not numbers, such as '35 %'"),
+        (["-0.5", "see below", "n.b."], "2 of 3 cells are not numbers, such as 'see below'"),
     ],
 )
 def test_a_column_that_is_left_out_is_named_with_the_reason(tmp_path, cells, reason):
@@ -374,7 +374,7 @@ def test_a_column_that_may_be_no_label_is_noted(tmp_path, name):
     rows = [(a, b, f"{0.5 + i}") for i, (a, b, _) in enumerate(floats())]
     table = table_of(tmp_path, csv_of(("no", "yes", name), rows), name="t.csv")
     assert table.label_names == ("no", "yes", name)
-    assert f"{name!r} may be no label's: name those that are, labels=('no', 'yes')." in notes(table)
+    assert f"{name!r} may not belong to a label; name the labels' columns: labels=(" in notes(table)
     (table,) = read(tmp_path / "t.csv", Reading(labels=("no", "yes", name)))
     assert not notes(table)
 
@@ -387,7 +387,7 @@ def test_columns_that_are_plainly_labels_are_not_noted(tmp_path):
 def test_lists_that_are_left_out_are_noted(tmp_path):
     rows = [{"no": -0.5 - i, "yes": -1.5, "p": [-0.5, -1.5], "ids": [3, 4]} for i in range(3)]
     table = table_of(tmp_path, rows)
-    assert "The column 'p' is left out: it holds several numbers a row" in notes(table)
+    assert "The column 'p' is left out: it holds several numbers per row" in notes(table)
     assert "'ids'" not in notes(table)
 
 
@@ -419,7 +419,7 @@ def test_right_labels_counted_from_one_are_refused(tmp_path):
     rows = [{"a": -1.5 - i, "b": -2.5, "c": -3.5, "gold": 1 + i % 3} for i in range(6)]
     error = refused(write(tmp_path, lines(rows), "t.jsonl"), Reading(gold="gold"))
     assert error.expected == "indices of the right labels, counted from 0 to 2"
-    assert error.got == "3, and no 0: they are counted from 1"
+    assert error.got == "3 but no 0: they are counted from 1"
     lists = []
     for i, row in enumerate(rows):
         own = {"choices": [f"p{i}", f"q{i}", f"r{i}"], "scores": [row["a"], -2.5, -3.5]}
@@ -434,7 +434,7 @@ def test_right_labels_counted_from_one_are_refused(tmp_path):
 def test_a_first_label_that_is_never_right_is_noted():
     columns = {"a": -1.5 - np.arange(40), "b": -2.5 - np.arange(40), "c": -np.arange(40) / 7 - 3}
     (table,) = tables_of({**columns, "gold": 1 + np.arange(40) % 2}, Reading(gold="gold"))
-    assert "The right label is 'a' in no row: where the column counts labels from 1" in notes(table)
+    assert "No row has the right label 'a': if the column counts labels from 1" in notes(table)
     (table,) = tables_of({**columns, "gold": np.arange(40) % 2}, Reading(gold="gold"))
     assert not notes(table)
 
@@ -456,7 +456,7 @@ def test_targets_of_a_log_that_are_counted_from_one_are_refused(tmp_path):
 def test_numbers_that_are_choices_and_indices_need_an_accuracy(tmp_path):
     log = harness(["1", "2", "1"], [("2", "1", "3")])
     error = refused(write(tmp_path, lines(log), "samples_t.jsonl"))
-    assert error.got == "numbers that are both, and no `acc` that tells"
+    assert error.got == "numbers that may be either, and no `acc` to decide"
     # What all of them can be decides without an accuracy.
     table = table_of(tmp_path, harness(["1", "2", "3"], [("1", "2", "3")]))
     assert gold(table) == [0, 1, 2] and "read as texts" in notes(table)
@@ -468,7 +468,7 @@ def test_choices_of_a_log_that_change_places_are_matched_by_their_texts(tmp_path
     table = table_of(tmp_path, harness([0, 0, 1], [("no", "yes"), ("yes", "no")]))
     assert table.label_names == ("no", "yes") and gold(table) == [0, 1, 1]
     np.testing.assert_array_equal(scores(table), [[-1.5, -2.5], [-1.5, -2.5], [-1.5, -2.5]])
-    assert "they are matched by their texts" in notes(table)
+    assert "they are matched by text" in notes(table)
 
 
 # Models and tasks in one file
@@ -581,4 +581,4 @@ def test_a_label_that_no_answer_held_is_said(tmp_path):
     rows = [{"yes": -0.5, "no": -1.5, "maybe": None}, {"yes": -2.5, "no": -0.25, "maybe": None}]
     labels = ("yes", "no", "maybe")
     table = table_of(tmp_path, rows, Reading(missing="least", labels=labels))
-    assert "No row holds 'maybe'" in notes(table)
+    assert "No row has a score of 'maybe'" in notes(table)

@@ -107,8 +107,8 @@ def test_flags_of_three_labels_and_prompts_of_which_nothing_is_known(saved):
 @pytest.mark.parametrize(
     ("cell", "got"),
     [
-        (lambda j, _: LABELS[j], "the name of the label that each line scores itself"),
-        (lambda j, _: j, "the index of the label that each line scores itself"),
+        (lambda j, _: LABELS[j], "the name of the label that the line itself scores"),
+        (lambda j, _: j, "the index of the label that the line itself scores"),
         (lambda j, right: int(right and j == 1), "[0, 0]"),
         (lambda j, right: int(not right or j == 1), "[1, 1]"),
         (lambda j, right: 2 * (j == right), "[2, 0]"),
@@ -170,9 +170,9 @@ def test_echoes_of_one_request_have_a_flag_each_or_one_gold_for_one_prompt(saved
     [
         ((first_list(0, no=-1.0, yes=-2.0), first_list(1, no=-1.01, yes=-2.0)), 2, "one choice"),
         ((echo("Q", "no", -1.0), echo("Q", "no", -1.0)), 0, "one choice for each prompt"),
-        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 0)), 0, "choices of index 0 to 1"),
-        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0)), 0, "choices of index 0 to 1"),
-        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 1)), 3, "equally many new tokens"),
+        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 0)), 0, "choices with the indices 0"),
+        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0)), 0, "choices with the indices 0"),
+        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 1)), 3, "the same number of new tokens"),
     ],
 )
 def test_choices_that_are_not_plainly_prompts_are_refused(saved, choices, new, expected):
@@ -366,7 +366,7 @@ BOMBS = {
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused(saved, small_limit, name):
     data = BOMBS[name]()
     error = refused(saved(data, name))
-    assert error.expected.startswith(f"a file of {len(data):,} bytes to unpack to at most 0.0009")
+    assert error.expected.startswith(f"a file of {len(data):,} bytes that unpacks to at most 0.00")
     assert error.got.startswith("0.00") and "save it without compression" in error.remedy
 
 
@@ -393,7 +393,7 @@ def test_an_array_whose_header_declares_more_than_the_file_holds_is_refused(save
         shape = f"({count}, 2), }}".ljust(29).encode()
         declared = data.replace(b"(4, 2), }" + b" " * 20, shape)
         assert len(declared) == len(data) and declared != data
-        assert refused(saved(declared, "a.npy")).expected == "a whole file of arrays"
+        assert refused(saved(declared, "a.npy")).expected == "an intact file of arrays"
         refused(saved(zipped({"scores.npy": declared}), "a.npz"))
 
 
@@ -434,15 +434,15 @@ def test_a_log_that_holds_other_rows_than_its_results_count_is_noted(saved, rows
     results(path, original=1000, effective=count)
     (table,) = read(path)
     assert len(table.blocks["test"].labels) == rows
-    is_noted = f"holds {rows} rows, and {count} were evaluated, as results_2026-01" in notes(table)
+    is_noted = f"holds {rows} rows, but {count} were evaluated according to" in notes(table)
     assert is_noted == (rows != count)
 
 
 @pytest.mark.parametrize(
     ("rows", "got"),
     [
-        (lambda i: harness(i, 3.0, doc=i - 8), "others for the doc_id 8 than for 0"),
-        (lambda i: harness(i, doc=i - 8, arguments=OTHER), "8 of 16 rows of earlier documents"),
+        (lambda i: harness(i, 3.0, doc=i - 8), "different scores for the doc_ids 0 and 8"),
+        (lambda i: harness(i, doc=i - 8, arguments=OTHER), "8 of 16 rows that repeat a document"),
         (lambda i: harness(i, task="b", model="m"), "b m"),
         (lambda i: harness(i, model="n"), "n"),
         (lambda i: harness(i - 8, 3.0, doc_hash=""), ""),
@@ -460,9 +460,9 @@ def test_a_document_that_a_data_set_repeats_is_noted(saved):
     lines = [*map(harness, range(12)), harness(12, 0.01, doc=3)]
     (table,) = read(saved(lines, NAME))
     assert len(table.blocks["test"].labels) == 13
-    assert "1 of 13 rows are of a document that another row is of" in notes(table)
+    assert "1 of 13 rows repeat the document of another" in notes(table)
     without = [{**line, "doc": {}, "doc_hash": ""} for line in lines[:12]]
-    assert "of a document" not in notes(read(saved(without, NAME))[0])
+    assert "the document of" not in notes(read(saved(without, NAME))[0])
 
 
 # Numbers that are no log-probabilities

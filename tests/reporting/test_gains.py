@@ -98,7 +98,7 @@ def test_the_catalogue_has_a_table_of_gains_for_each_table_of_methods():
     found_tables = [table for table in found_tables if not table.number]
     slugs = [table.slug.split("validation-", 1)[1] for table in found_tables]
     assert slugs == ["methods", "methods-gains", "variants", "variants-gains", "overview"]
-    assert all("say nothing of others" in t.note for t in found_tables if "gains" in t.slug)
+    assert all("do not extend to others" in t.note for t in found_tables if "gains" in t.slug)
     alone = writing.make_tables(Results([make_record("rte", {"bc": 0.5})]))
     slugs = [table.slug for table in alone if not table.number]
     assert slugs == ["m-0shot-validation-methods"]
@@ -157,7 +157,7 @@ def test_the_note_says_over_what_the_intervals_are():
     assert "Few test rows, so wide intervals: CB (56)." in text and "RTE (" not in text
     single = make_record("rte", {"icl": 0.5, "bc": 0.6}, context={"shots": 1})
     text = tables.gain_note(study(single))
-    assert "over the test rows alone: one draw of demonstrations says nothing" in text
+    assert "over the test rows alone: one draw of demonstrations does not show" in text
     assert "over the test rows alone. " in tables.gain_note(ONE)
 
 

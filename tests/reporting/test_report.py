@@ -157,7 +157,7 @@ def test_the_verdict_stands_first_and_what_was_run_last(page):
     assert run_section.count("2026-01-02 03:04:05 UTC: 240 rows in 9.5 s") == 2
     assert "8 contexts on 1 x cpu. Commit abc123. jax 1.2." in run_section
     assert "<dt>tasks</dt><dd>rte, sst2</dd>" in run_section
-    assert "keeps no facts about scoring runs" in make_page([], [])
+    assert "has no facts about scoring runs" in make_page([], [])
     assert "What was run" not in make_page([])
 
 

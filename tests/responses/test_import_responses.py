@@ -177,7 +177,7 @@ def test_sglang_score(saved):
     many = {"scores": [[0.9, 0.1], [0.25, 0.75]], "object": "scoring", "model": "m"}
     (table,) = read(saved({**many, "custom_id": "a"}, many), YES_NO)
     np.testing.assert_allclose(scores(table), log(*many["scores"] * 2), rtol=1e-5)
-    assert any("shares among the labels" in note for note in table.blocks["test"].spec["notes"])
+    assert any("softmax over the labels" in note for note in table.blocks["test"].spec["notes"])
     raw = {"scores": [[0.2, 0.1], [0.25, 0.05]], "object": "scoring", "custom_id": "a"}
     (table,) = read(saved(raw), YES_NO)
     assert "notes" in table.blocks["test"].spec  # 30 % of the probability

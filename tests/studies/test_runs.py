@@ -58,7 +58,7 @@ def test_a_run_that_is_stopped_is_known(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         score(tmp_path, tmp_path / "log", scorer=Stopped(tmp_path / "log"))
     ((run,), _) = runs.read(tmp_path)
-    assert run.rows is None and "did not come to its end" in runs_html([run])
+    assert run.rows is None and "did not finish" in runs_html([run])
 
 
 def test_a_run_whose_contexts_fail_still_says_what_it_scored(tmp_path, refuses):

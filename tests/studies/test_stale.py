@@ -71,7 +71,7 @@ def test_two_versions_of_the_same_data_are_not_averaged(score, program, tmp_path
     score()
     program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     stderr = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
-    assert "two records of sst2, seed 0" in stderr and "workdirs of their own" in stderr
+    assert "two records of sst2, seed 0" in stderr and "separate workdirs" in stderr
 
 
 def test_two_scorers_are_told_apart():

@@ -155,7 +155,7 @@ def _draw(result: object, title: str) -> Drawn:
     if isinstance(result, Recommendation):
         if result.measured:
             return intervals.draw_estimates(
-                {title: result.measured}, "Each judged by what other rows teach"
+                {title: result.measured}, "Each judged on held-out rows"
             )
         if gain := result.expected.gain:
             heading = f"Gain to expect: {title} ({result.expected.source})"
@@ -164,7 +164,7 @@ def _draw(result: object, title: str) -> Drawn:
             "plot", "accuracies or a gain to expect", f"{result.short} alone", "give labeled="
         )
     raise InputError.at(
-        "plot", "what diagnose, recommend or compare returned", type(result).__name__, "give one"
+        "plot", "a result of diagnose, recommend or compare", type(result).__name__, "give one"
     )
 
 
