@@ -328,7 +328,7 @@ GOLD = PROBS.argmax(axis=1)
 
 def test_right_labels_that_speak_against_the_scores_raise_a_question():
     against = -LOGS - 20
-    question = "Are these losses, of which the lowest is the best"
+    question = "Are these losses, where the lowest is the best"
     assert question in diagnose(against, GOLD).sentences()[-1]
     assert question in recommend(against, labeled=against, labels=GOLD).reason[-1]
     with pytest.warns(UserWarning, match="labels: The highest score is right for"):

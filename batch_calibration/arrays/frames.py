@@ -48,7 +48,7 @@ def column_names(frame: object) -> list[Hashable]:
 
 
 def names_of(scores: object, columns: Iterable[Hashable] | None = None) -> list[Hashable] | None:
-    """Returns the names of the score columns, by default all; None if `scores` is not a frame."""
+    """Returns the names of the score columns, by default all; None for scores without names."""
     if not is_frame(scores):
         return None
     return column_names(scores) if columns is None else list(columns)

@@ -23,7 +23,7 @@ its row, "drop" drops its row, and a number replaces its score, in nats."""
 
 BELOW = 0.5
 """The distance of "just below", in nats. In all of 17 comparisons, predictions agree better with
-those from complete scores than at 0.001 nats (docs/your-scores.md)."""
+predictions from complete scores than at 0.001 nats (docs/your-scores.md)."""
 
 NOT_RETURNED = (
     "a label that was not among the returned tokens scores below the lowest of them: give "

@@ -79,8 +79,8 @@ class ProbeScores(NamedTuple):
 
     Attributes:
         log_probs: the scores of the probe's rows, [m k], in nats.
-        labels: [m], -1 for unknown; None if no labels were given.
-        weight: [m]; None if each row counts once.
+        labels: [m], -1 for unknown, or None without labels.
+        weight: [m], or None for a weight of 1 in each row.
         key: a `jax.random` key, for methods that start at random.
     """
 

@@ -48,7 +48,7 @@ def option_places(orders: int, k: int) -> np.ndarray | None:
 def by_option(log_probs: AnyArray, rows: int) -> jax.Array | None:
     """Converts scores of places [n o, k] to scores of options [n, o, k], as in the first order.
 
-    The result is None if there are neither two nor k rows for each of the n questions.
+    Without two or k rows for each of the n questions, the result is None.
 
     >>> by_option(jnp.array([[-1.0, -3.0], [-2.0, -2.5]]), 1).tolist()
     [[[-1.0, -3.0], [-2.5, -2.0]]]
