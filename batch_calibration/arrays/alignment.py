@@ -124,7 +124,7 @@ def column_numbers(labels: Container, names: Sequence[Hashable] | None) -> Conta
         is_unknown = is_gap(cell) or cell != cell or (cell == UNKNOWN and is_whole)
         if cell not in column_of and not is_unknown:
             expected = f"names of columns of the scores, {shown([*names])}"
-            remedy = "name the label as its column, or give scores.to_numpy() and column indices"
+            remedy = "use a column's name, or give scores.to_numpy() and column indices"
             raise InputError.at("labels", expected, shown(cell), remedy)
         columns.append(column_of.get(cell, UNKNOWN))
     return np.array(columns, np.int32).reshape(array.shape)
@@ -168,7 +168,7 @@ def in_label_order(
             order = "indices of columns from 0 on" if names is None else shown([*names])
             expected = f"one share for each of {labels} labels by name, {order}"
             got = f"{shown(name)}{'' if column is None else ' twice'}"
-            remedy = "name the labels as their columns, or give shares in that order"
+            remedy = "use the columns' names, or give shares in the order of the columns"
             raise InputError.at(where, expected, got, remedy)
         by_column[column] = share
     if absent is None and len(by_column) < labels:

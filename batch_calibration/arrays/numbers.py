@@ -70,7 +70,7 @@ def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
             except (RuntimeError, AssertionError) as error:
                 if _has_devices():
                     raise
-                expected = "a platform that JAX has here"
+                expected = "a platform that is available to JAX"
                 got = repr(os.environ.get("JAX_PLATFORMS", ""))
                 remedy = "unset it, set JAX_PLATFORMS=cpu, or install JAX for this platform"
                 raise InputError.at("JAX_PLATFORMS", expected, got, remedy) from error
@@ -174,7 +174,7 @@ def check_key(key: int | Key, where: str = "key") -> Key:
     try:
         if key is None or isinstance(key, int):
             raise TypeError
-        jax.random.split(key)  # raises unless it is one key
+        jax.random.split(key)  # fails unless `key` is a single key
     except (TypeError, ValueError) as error:
         expected = "a jax.random key or an int seed of 32 bits"
         raise InputError.at(where, expected, f"{key!r}", f"give {where}=0") from error
@@ -263,7 +263,7 @@ def refuse_unordered(
         score = "NaN" if np.isnan(largest[index]) else f"{largest[index]:+g}"
         got = f"{score} in row {index[-1] if index else 0}"
         remedy = "re-score that row or drop it; in metrics its label may be -1, for unknown"
-        raise InputError.at("scores", "rows whose largest score is a finite number", got, remedy)
+        raise InputError.at("scores", "rows with a finite number as largest score", got, remedy)
 
 
 def reads_rows(

@@ -261,7 +261,7 @@ def _check_expected_bias(bias: object, labels: int) -> None:
 def _check_counts(counts: object, labels: int) -> None:
     if counts is not None and (_shape(counts) != (labels,) or np.min(np.asarray(counts)) < 0):
         expected = f"{labels} numbers from 0 on, one per label"
-        remedy = "give how often each label was counted"
+        remedy = "give the count of each label"
         raise InputError.at("counts", expected, f"{counts!r}", remedy)
 
 
