@@ -257,13 +257,13 @@ def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], device
                 )
             if (easiest_grade := suite.easiest(task)) > stage.recipe.hardest:
                 raise InputError(
-                    f"stage {number}: expected hardest to be at least {easiest_grade}, the grade "
-                    f"of the easiest examples of {task}, got {stage.recipe.hardest}."
+                    f"stage {number}: {task} has no example of grade hardest = "
+                    f"{stage.recipe.hardest} or lower; give at least {easiest_grade}."
                 )
         if stage.rows % devices:
             raise InputError(
-                f"stage {number}: {devices} devices cannot share {stage.rows} rows equally; give "
-                f"a multiple of {devices}, or (on a CPU) another config.cpu_devices."
+                f"stage {number}: rows = {stage.rows} is no multiple of the {devices} devices; "
+                f"give a multiple of {devices}, or (on a CPU) another config.cpu_devices."
             )
         shares = dict(stage.recipe.mix) | dict.fromkeys(GUIDED, stage.guidance)
         for task in stage.gate[0] if stage.gate else ():
