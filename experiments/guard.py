@@ -85,7 +85,7 @@ def guarded(main: Callable[[], None], loads: Sequence[str] = ("jax",)) -> Callab
 
 
 def _flag(key: str, setting: object = None) -> str:
-    """Spells a key as a program's flag, or as a key of its config if it has no such flag."""
+    """Spells a key as a program's flag, or as a key of its config if the program has no flag."""
     if key in flags.FLAGS or key not in keys():
         return guard.flag(key, setting)
     # With a value, the result is an argument for the command line and starts with dashes.

@@ -24,7 +24,7 @@ class Counts(NamedTuple):
         gained: number of rows that are right, but wrong with the baseline.
         lost: number of rows that are wrong, but right with the baseline.
         rows: number of test rows.
-        tasks: [tasks], indices of the set's tasks, without those that the method cannot correct.
+        tasks: [tasks], indices of the set's tasks that the method can correct.
     """
 
     accuracy: np.ndarray
@@ -155,9 +155,9 @@ def compare(
     tasks are the units.
 
     The p-value is exact if there are at most `draws` sign vectors (13 models with 10,000 draws).
-    Seven models allow no p-value below 2 / 128, so none is below 0.05 after a correction over four
-    or more methods. Methods that get the true shares have a correction of their own, because they
-    are upper bounds and no real methods.
+    Seven models allow no p-value below 2 / 128, so no p-value is below 0.05 after a correction over
+    four or more methods. Methods that get the true shares are upper bounds, and have a separate
+    correction.
 
     Args:
         answers: method -> predicted labels [n] of each table, or None.

@@ -52,7 +52,7 @@ LIKELIER_NOTE = (
     "A row is right if the answer is the more probable label of its text under the suite's "
     "grammar, instead of the label that was drawn for it. "
 )
-# Returns whether a method answers each row of a record rightly, [n]; None if unknown.
+# Returns 1 for each row of a record that a method answers rightly, else 0, [n]; or None.
 Hits = Callable[[Record, str], np.ndarray | None]
 
 
@@ -87,7 +87,7 @@ class Study(NamedTuple):
         return sorted({p.shots for p in self.right if p.task == task and p.condition != NONE})
 
     def mean(self, points: Iterable[Point], minus: Iterable[Point] = ()) -> Estimate | None:
-        """Returns mean accuracy over points and seeds, or a mean difference; None if unknown."""
+        """Returns the mean accuracy (or difference) over points and seeds, or None if unknown."""
         by_seed: dict[int | None, list[np.ndarray]] = {}
         for point, reference in zip_longest(points, minus):
             less = self.right.get(reference, {})

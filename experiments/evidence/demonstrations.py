@@ -179,5 +179,5 @@ def draw(gains: Mapping[str, Change], spreads: Mapping[str, Change]) -> Figure:
         panels[title] = {}
         for name, change in by_method.items():
             panels[title][name] = charts.forest_row(*change[:3], sign * change.sign)
-    heading, label = "Ten demonstrations: what each method changes", f"change from {BASELINE}"
+    heading, label = "Ten demonstrations: changes by each method", f"change from {BASELINE}"
     return draw_forest(panels, list(gains), f"{label} (points)", heading, ("what", "method")).figure

@@ -158,7 +158,7 @@ def findings(measured: Sequence[Gains]) -> list[str]:
         mean = np.mean([by_rule["pooled"][size].mean() for by_rule in having])
         alone = np.mean([by_rule["one"][size].mean() for by_rule in having])
         phrases.append(
-            f"{size}: {mean:+.1f} ({alone:+.1f} from the correction alone, {len(having)} sources)"
+            f"{size}: {mean:+.1f} ({alone:+.1f} by correction only, {len(having)} sources)"
         )
     return [
         "**Several corrected prompts, averaged**: points gained over the mean accuracy of single "

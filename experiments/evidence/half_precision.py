@@ -5,7 +5,7 @@ python -m experiments.evidence.half_precision
 Needs ../shared. Scores five tasks with stories260K (a real Llama of 260 thousand parameters,
 validation rows without demonstrations) and with the embedded model (its own rows, one shot per
 class). A prediction is not reliable in bfloat16 if its corrected margin is below twice the largest
-rounding error. `diagnose` counts such rows from the size of their scores only. Each printed line
+rounding error. `diagnose` counts these rows from the size of their scores only. Each printed line
 ends with both counts, and with the number of flips among the rows that `diagnose` counts.
 """
 

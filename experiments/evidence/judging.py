@@ -29,7 +29,7 @@ class Answers(NamedTuple):
     """Predictions of methods.
 
     Attributes:
-        by_method: method -> predicted labels [n] of each table, or None if it is left out.
+        by_method: method -> predicted labels [n] of each table, or None for tables left out.
         skipped: method -> reason, for methods that fit no table.
         seconds: method -> duration in parallel with other methods, including compilation.
     """

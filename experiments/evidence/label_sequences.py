@@ -232,8 +232,8 @@ class Measured(NamedTuple):
     """Effect of label sequences on the answers of one method, on one task with one kind of words.
 
     Attributes:
-        biases: common, majority and recency bias in nats; None if a method's scores are on another
-            scale.
+        biases: common, majority and recency bias in nats, or None for methods with scores on
+            another scale.
         shares: name -> contribution of each row in each draw [s n]; the mean is the share.
     """
 

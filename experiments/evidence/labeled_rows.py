@@ -65,7 +65,7 @@ def measure(name: str, groups: list[np.ndarray], labeled: int) -> None:
 
 
 def main() -> None:
-    """Judges all of MMLU as one context, then each subject separately."""
+    """Measures on all of MMLU as one context, then on each subject separately."""
     subject = read_archive(shared_scores(), "orig").task
     draws = [np.random.default_rng(seed).permutation(len(subject)) for seed in range(DRAWS)]
     for name in ("orig", "neverB"):

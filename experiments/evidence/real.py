@@ -102,7 +102,7 @@ class Tally(NamedTuple):
 
 
 def tallies(judged: Sequence[Judged]) -> list[Tally]:
-    """Tallies each method that more than half of the sets have."""
+    """Summarizes each method that more than half of the sets have."""
     tallied = []
     for name in method_names(judged):
         with_method = [judged_set for judged_set in judged if name in judged_set.methods]
@@ -119,7 +119,7 @@ def tallies(judged: Sequence[Judged]) -> list[Tally]:
 
 
 def tally(judged: Sequence[Judged]) -> Cells:
-    """Formats a line for each tallied method: numbers of gains and losses, mean and worst."""
+    """Formats a line for each method of `tallies`: gains, losses, mean and worst difference."""
     cells = [["method", "gains", "not certain", "losses", "mean, points", "worst"]]
     for line in tallies(judged):
         # The second number counts sets with neither gain nor loss.
@@ -274,7 +274,7 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def judge(score_set: ScoreSet, options: Options) -> Judged:
-    """Judges all methods on all contexts of a set, on the same test rows."""
+    """Evaluates all methods on all contexts of a set, on the same test rows."""
     start = time.perf_counter()
     chosen = options.methods or METHODS
     names = [BASELINE, *(name for name in METHODS if name in chosen and name != BASELINE)]

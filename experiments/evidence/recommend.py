@@ -213,16 +213,16 @@ def section(judged: Sequence[Judged], tables: Mapping[str, Cells]) -> str:
         "Gains in accuracy over ICL: means over the contexts of a source, then over sources, in "
         f"points. `{LIKELY}` is recommended for one context, `{POOLED}` for several of one task, "
         "if labels may be uneven; `true shares` matches each context to the true shares, an upper "
-        "bound. Contexts with too little information are not pooled, and a part of the agreement "
-        "that is expected by chance is subtracted from the agreement of the contexts. Limit (one "
-        f"of {', '.join(map(str, GATES))} nats) and part (one of {', '.join(map(str, CHANCES))}) "
-        "gain most on the sources of all other rows: "
+        "bound. Contexts with less information than a limit are not pooled, and a part of the "
+        "agreement expected by chance is subtracted from the agreement of the contexts. Limit (of "
+        f"{', '.join(map(str, GATES))} nats) and part (of {', '.join(map(str, CHANCES))}) have the "
+        "highest gain on the sources of all other rows: "
         f"{' or '.join(sorted({'{:g} nats with {:g}'.format(*one.setting) for one in judged}))}. "
         "A context is harmed if it loses rows beyond noise (McNemar's exact test, 5 %). Intervals "
         "(95 %) draw models and tasks.",
         markdown(tables["evidence_recommend"]),
         against_goals(kinds_of(judged)),
-        "![What recommend gains on each source](figures/evidence_recommend.png)",
+        "![Gain of recommendations on each source](figures/evidence_recommend.png)",
         f"[Labels of a task]({csv_link('evidence_labels')}), on the sources with three contexts of "
         f"a task or more (limit {LEAST_TOLD:g} nats, one draw of each, at most {MOST:,} rows "
         f"of a context). Counted: labels of other rows, without scores; `{MATCHED}` matches each "
@@ -340,7 +340,7 @@ def enough(judged: Sequence[Judged], rule: str) -> int | None:
     """Finds the number of counted labels from which on a rule beats BC and unlabeled pooled shares.
 
     The rule needs at least their mean gain, on balanced and on uneven sources, and must harm no
-    more contexts than pooled shares. Returns None if no number is enough.
+    more contexts than pooled shares. If no number is enough, the result is None.
     """
     kinds, least = kinds_of(judged), None
     for labels in sorted(COUNTED, reverse=True):

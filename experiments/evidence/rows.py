@@ -214,7 +214,7 @@ def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
     accuracy = {name: np.zeros(shape) for name in names}
     error = {name: np.zeros(shape) for name in names if METHODS[name].keeps_bias}
     content_free = [pool.content_free for pool in pool_group if pool.content_free is not None]
-    # [u, f, k], or None if a model lacks them
+    # [u, f, k], or None without content-free rows of each model
     free = np.stack(content_free) if len(content_free) == len(pool_group) else None
     reference: dict[str, np.ndarray] = {}
     key = jax.random.key(options.seed)

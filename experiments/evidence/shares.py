@@ -122,8 +122,8 @@ def findings(grids: Sequence[Grid]) -> list[str]:
         phrases.append(f"{same} points if it learns from these rows, {balanced} from balanced ones")
         phrases[-1] += f" ({grid.title})"
     return [
-        "**Learn the bias from rows with balanced labels**: on rows with a share of "
-        f"{100 * high:.0f} % of one label, {SHOWN} changes accuracy by {'; by '.join(phrases)}."
+        "**Learn the bias from rows with balanced labels**: if one of two labels has "
+        f"{100 * high:.0f} % of the rows, {SHOWN} changes accuracy by {'; by '.join(phrases)}."
     ]
 
 

@@ -87,7 +87,7 @@ WAYS: dict[str, Fill] = {
 
 
 def cut(context: Context, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts each row to its list of the best `size` labels and tokens; returns also the bound."""
+    """Limits each row to its list of the best `size` labels and tokens; returns also the bound."""
     scores, _, other_tokens = context
     listed = scores if other_tokens is None else np.concatenate([scores, other_tokens], axis=1)
     bound = np.sort(listed, axis=1)[:, -min(size, listed.shape[1])]  # [n], the lowest in the list

@@ -1,4 +1,4 @@
-"""Judges correction rules on the contexts of a task by right labels: gains, and harmed contexts."""
+"""Evaluates correction rules on the contexts of a task: gains, and harmed contexts."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -131,7 +131,7 @@ class Task(NamedTuple):
     def judge(
         self, shift: np.ndarray, is_judged: np.ndarray | bool = True, *, promises: bool = False
     ) -> Outcomes:
-        """Judges shifts [c k] on the rows of a mask [c n]; `promises` adds the promised gains."""
+        """Evaluates shifts [c k] on the rows of a mask [c n]; `promises` adds promised gains."""
         present = (self.gold >= 0) & is_judged
         before = present & (self.rows.argmax(axis=-1) == self.gold)
         after = present & ((self.rows - shift[:, None]).argmax(axis=-1) == self.gold)

@@ -3,8 +3,8 @@
 The pairs have the statistics of text from the web. Some classes are more frequent than others. A
 common word is used for images that a rarer word describes better. A phrase is used more for some
 classes than for others. Many captions do not name the class. A model that learns from these pairs
-prefers some labels whatever the image, and calibration finds this bias. The bias comes from the
-training data only; no score is modified.
+prefers some labels for any image, and calibration finds this bias. The bias comes from the training
+data only; no score is modified.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
-"""Generates the pretraining text: few-shot documents whose statistics cause label bias.
+"""Generates the pretraining text: few-shot documents with statistics that cause label bias.
 
 Label words differ in frequency, labels come in runs, a document prefers some of its labels, some
 labels are wrong, and templates and label words vary. A model that predicts this text well prefers
-some labels whatever the input. The bias comes from the text only; no score is modified.
+some labels for any input. The bias comes from the text only; no score is modified.
 """
 
 import math

@@ -19,7 +19,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 
 WINDOW = 50
-"""Number of recent steps with kept metrics; their mean decides when a stage ends."""
+"""Number of recent steps in the running metrics; their mean decides when a stage ends."""
 
 
 class Optimizer(NamedTuple):
