@@ -23,7 +23,7 @@ from experiments.evidence import sets, statistics
 from experiments.evidence.page import Written
 
 COMPARED = ("icl", "bc", "bc_mean_prob", "prior_matching")
-"""Methods that learn from unlabeled rows and return scores with a meaningful softmax."""
+"""Methods that learn from unlabeled rows; the softmax of their scores is a preference."""
 OTHER_HALF = "bc, learned from the other half"
 HALVES = 2
 
