@@ -71,7 +71,10 @@ def ends_of(means: np.ndarray) -> tuple[float, float]:
 
 
 def crossed_means(differences: np.ndarray, seed: int = 0, *, draws: int = DRAWS) -> np.ndarray:
-    """Computes the drawn means [draws] of `crossed_interval`."""
+    """Computes the drawn means [draws] of `crossed_interval`.
+
+    With one seed, arrays with equally many models (or tasks) share the draws of them.
+    """
     model_count, task_count = differences.shape
     # The second number of the seed makes the draws of models and tasks independent.
     models = times_drawn(model_count, (seed, 0), draws)  # [draws, A]

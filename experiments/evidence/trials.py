@@ -182,7 +182,7 @@ def try_source(tables: Sequence[ScoreTable], seed: int = 0) -> Rules:
 
 
 def try_rules(tables: Sequence[ScoreTable], random: np.random.Generator) -> Rules:
-    """Tries every rule on one task; rules with labels need several contexts.
+    """Tries every rule on one task; rules with labels need `FEWEST_CONTEXTS` contexts or more.
 
     `SHARES` is an upper bound, because it gets the true shares.
     """
