@@ -64,7 +64,7 @@ PROGRAM_WRONG = [
     (f"{MINI} --wordkir=x", "Did you mean: workdir"),
     ("", "--config must have a value"),
     ("--config.shots=1", "'config.shots'"),
-    (f"{MINI} stray", "stray: expected flags alone"),
+    (f"{MINI} stray", "stray: expected only flags"),
     (f"{MINI} --config.shots=-1", "config.shots: expected 0 or more"),
     (f"{MINI} --workdir=", "--workdir: expected a folder; got nothing"),
 ]
