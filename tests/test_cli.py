@@ -105,7 +105,7 @@ def test_without_right_labels_nothing_is_said_of_accuracy(tmp_path, capsys, said
     assert "Accuracy" not in stdout and "No right label is known" in stdout
     run("report", path, "--ids=id", f"--output={tmp_path / 'r.html'}")
     assert "No right label is known" in (tmp_path / "r.html").read_text()
-    assert "none of its 60 test rows has a gold label" in said("compare", path, code=2).err
+    assert "all 60 test rows lack a gold label" in said("compare", path, code=2).err
 
 
 def test_scores_come_in_and_go_out_by_pipes(table):
