@@ -184,7 +184,7 @@ def test_a_filter_in_one_process_of_several_says_so(caplog, monkeypatch):
     of_requests = [documents[0], documents[0], documents[1], documents[1]]
     with pytest.warns(UserWarning, match="from 2 rows"):
         corrected = integration.BatchCalibration().apply(responses, of_requests)
-    assert "one of 2 processes" in caplog.text
+    assert "each of 2 processes" in caplog.text
     assert np.allclose([score for score, _ in corrected], [1.0, -0.25, -1.0, 0.25])
     assert [greedy for _, greedy in corrected] == [True, False, False, True]
 
