@@ -51,7 +51,7 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
 
     `acc` is meaningful. `acc_norm` is not, because it divides corrected scores by the length of a
     choice: leave it out. Without the option `choices`, the unconditional requests of
-    `acc_mutual_info` count as further choices, each with a BC correction of its own.
+    `acc_mutual_info` count as further choices, and BC corrects each of them separately.
 
     Args:
         method: a method that learns only from the scores of the documents, without labels.

@@ -123,7 +123,7 @@ def remove_stored(folder: Path, stored: Collection[BlockPlan]) -> None:
 
 
 def _renumber(blocks: Sequence[BlockPlan], starts: Mapping[BlockPlan, int]) -> dict[int, int]:
-    """Maps the row numbers of a list of blocks to numbers of the same rows from `starts`."""
+    """Maps row numbers in a list of blocks to row numbers with these blocks at `starts`."""
     numbers, start = dict[int, int](), 0
     for block in blocks:
         if block in starts:
