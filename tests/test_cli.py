@@ -287,7 +287,7 @@ def test_figures(table, tmp_path, ending):
         (["score", "--workdir=W", "--shots=two"], "--shots: expected a whole number; got 'two'"),
         (["score", "--workdir=W"], "the sweep has no context; give at least one task in --tasks"),
         (["score"], "the following arguments are required: --workdir"),
-        (["tables", "--workdir=W"], "got no scores/ in it: run batch-calibration score first"),
+        (["tables", "--workdir=W"], "got no folder scores/: run batch-calibration score first"),
         (["calibrate"], "expected files of scores, or --workdir=DIR of a study, and not both"),
         (["report", "{}", "--workdir=W"], "expected files of scores, or --workdir=DIR"),
         (["calibrate", "{}", "--floor=-9"], "--floor goes with --workdir=DIR of a study"),

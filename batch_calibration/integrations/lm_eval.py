@@ -229,7 +229,7 @@ def _labels_and_scores(samples: Sequence[LabelScores]) -> tuple[np.ndarray, np.n
     labels = [label for label, _ in samples]
     if any(not isinstance(label, int | np.integer) for label in labels):
         expected = "one right choice in each document"
-        raise InputError.at("the task", expected, "several", "choose a task with one")
+        raise InputError.at("the task", expected, "several", "use another task")
     scores = _as_rows([np.asarray(scores, np.float64) for _, scores in samples], None)
     return np.asarray(labels, np.int32), scores
 
@@ -290,7 +290,7 @@ def write_overlays(
                 continue
             reasons[task] = f"{task} stays uncorrected: {reason}."
             if len(members) == 1:
-                expected = "one that scores choices (output_type: multiple_choice)"
+                expected = "a task that scores choices (output_type: multiple_choice)"
                 raise InputError.at(f"task {task}", expected, reason)
     for task in paths:
         if (folder / f"{task}.yaml").exists():  # Overlays of earlier calls are already removed.

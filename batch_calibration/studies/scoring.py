@@ -200,7 +200,7 @@ def _describe_failures(failed: Mapping[str, str], contexts: Sequence[Context]) -
         return few
     names = [context.planned.name for context in contexts if context.id in failed]
     named = "; ".join(names[:3]) + ("; ..." if len(names) > 3 else "")
-    hint = "the others are kept: " if len(failed) < len(contexts) else ""
+    hint = "the other scores are stored; reason: " if len(failed) < len(contexts) else ""
     return f"{len(failed)} of {len(contexts)} contexts cannot be scored ({named}); {hint}{few}"
 
 

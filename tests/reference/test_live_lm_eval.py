@@ -227,7 +227,7 @@ def test_groups_of_the_harness_get_an_overlay_for_each_task(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--tasks=gsm8k"], "task gsm8k: expected one that scores choices"),
+        (["--tasks=gsm8k"], "task gsm8k: expected a task that scores choices"),
         (["--tasks=nothing_of_this_name"], "nothing_of_this_name"),
         (["--tasks=boolq", "--method=cc"], "cc"),
         (["--tasks=boolq", "--prior=a"], "a share of each choice"),
