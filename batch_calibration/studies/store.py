@@ -57,7 +57,7 @@ class Store:
                 retry(lambda: tempfile.TemporaryFile(dir=folder).close())
         elif not (self.workdir / "scores").is_dir():
             where, remedy = f"workdir {self.workdir}", f"{step('score')} first"
-            expected, got = "a study's folder, with its score tables in scores/", "no folder scores/"
+            expected, got = "a study's folder with score tables in scores/", "no folder scores/"
             raise InputError(key="workdir", where=where, expected=expected, got=got, remedy=remedy)
         # Killed writers and workers leave these files and claims.
         remove_unfinished(self.workdir)
