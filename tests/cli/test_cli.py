@@ -105,7 +105,7 @@ def test_without_right_labels_nothing_is_said_of_accuracy(tmp_path, capsys, said
     assert "Accuracy" not in stdout and "No right label is known" in stdout
     run("report", path, "--ids=id", f"--output={tmp_path / 'r.html'}")
     assert "No right label is known" in (tmp_path / "r.html").read_text()
-    assert "none of its 60 test rows has a gold label" in said("compare", path, code=2).err
+    assert "all 60 test rows lack a gold label" in said("compare", path, code=2).err
 
 
 def test_scores_come_in_and_go_out_by_pipes(table):
@@ -287,7 +287,7 @@ def test_figures(table, tmp_path, ending):
         (["score", "--workdir=W", "--shots=two"], "--shots: expected a whole number; got 'two'"),
         (["score", "--workdir=W"], "the sweep has no context; give at least one task in --tasks"),
         (["score"], "the following arguments are required: --workdir"),
-        (["tables", "--workdir=W"], "got no scores/ in it: run batch-calibration score first"),
+        (["tables", "--workdir=W"], "got no folder scores/: run batch-calibration score first"),
         (["calibrate"], "expected files of scores, or --workdir=DIR of a study, and not both"),
         (["report", "{}", "--workdir=W"], "expected files of scores, or --workdir=DIR"),
         (["calibrate", "{}", "--floor=-9"], "--floor goes with --workdir=DIR of a study"),

@@ -167,7 +167,7 @@ def test_the_program_says_what_it_did_and_what_it_left(two, tmp_path, program):
     process = program("merge", *flags).stdout
     assert "3 contexts added, 0 given blocks that they lacked, 0 there already" in process
     process = program("merge", f"--from={tmp_path / 'x'}", flags[1], code=2).stderr
-    assert "got no scores/ in it" in process and "Traceback" not in process
+    assert "got no folder scores/" in process and "Traceback" not in process
     shutil.copy(next((two[0] / "scores").iterdir()), two[0] / "scores" / "x.safetensors")
     process = program("merge", *flags, code=2)
     assert "3 there already" in process.stdout

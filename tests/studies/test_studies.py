@@ -195,7 +195,7 @@ def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
     flags = [f"--config.{text}" for text in f"{settings} dc_texts=1 labeled_per_class=0".split()]
     config = "--config=configs/main_table.py:smoke"
     stdout = program("score", config, *flags, f"--workdir={tmp_path}").stdout
-    assert "boolq: of 32 prompts 23 lost demonstrations and 23 were cut on the left" in stdout
+    assert "boolq: of 32 prompts, 23 lost demonstrations and 23 were truncated" in stdout
 
 
 def test_tasks_with_two_numbers_of_shots_are_not_drawn_beside_curves_of_more():
