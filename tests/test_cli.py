@@ -267,8 +267,14 @@ def test_figures(table, tmp_path, ending):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["data", "--all"], "data is gone: batch-calibration show --tasks=NAME --data=DIR shows"),
-        (["prepare_data"], "prepare_data is gone: rows are read from files directly"),
+        (
+            ["data", "--all"],
+            "data was removed: batch-calibration show --tasks=NAME --data=DIR shows",
+        ),
+        (
+            ["prepare_data"],
+            "prepare_data was removed: score --data=DIR reads rows directly from files",
+        ),
         (["calibrat", "x.csv"], "no command named 'calibrat'; did you mean 'calibrate'"),
         (["calibrate", "{}", "--golt=gold"], "did you mean --gold?"),
         (["calibrate", "nix.csv"], "nix.csv: expected a file of scores; got none"),
