@@ -450,7 +450,7 @@ def test_a_disk_that_is_full(tmp_path):
     assert not list((tmp_path / "scores").glob("*.safetensors"))
 
 
-STOPPED = "error: stopped; what was finished is kept"
+STOPPED = "error: stopped; finished work is kept"
 INTERRUPTED = """
 import os, signal
 from batch_calibration import cli

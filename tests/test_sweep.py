@@ -124,7 +124,7 @@ def test_a_launcher_that_is_stopped_stops_its_workers(reference_store, tmp_path,
         own_workers = workers(launcher)
         launcher.send_signal(signal.SIGTERM)
         _, errors = launcher.communicate(timeout=300)
-        assert launcher.returncode == 143 and "what was finished is kept" in errors
+        assert launcher.returncode == 143 and "finished work is kept" in errors
         assert not any(map(runs, own_workers))
     assert Store(tmp_path).claims.heartbeats() == {}
     stopped = tables(tmp_path)
