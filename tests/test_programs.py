@@ -106,7 +106,7 @@ def test_a_second_run_scores_nothing_and_a_lost_context_is_scored_alone(program,
     workdir = tmp_path / "w"
     shutil.copytree(scored, workdir)
     process = program("score", SMOKE, f"--workdir={workdir}")
-    assert "0 rows scored" in process.stdout and "259 were there already" in process.stdout
+    assert "0 rows scored" in process.stdout and "259 were already stored" in process.stdout
     lost = sorted((workdir / "scores").iterdir())[0]
     before = lost.read_bytes()
     lost.unlink()
@@ -141,7 +141,7 @@ WRONG = [
     ("score", f"{MINI}:smoke --config.shots=40", "the model has 576"),
     ("score", "--config=", "--config=: expected a Python file; got none"),
     ("score", "--config=configs", "--config=configs: expected a Python file; got none"),
-    ("score", "--config=configs/minni.py --config.shots=1", "name one, such as"),
+    ("score", "--config=configs/minni.py --config.shots=1", "use one, such as"),
     ("score", "--config=configs/train_mini.py", "There is no setting named"),
     ("score", "--config configs/mini.py --config.shot=4", "did you mean --shots?"),
     ("score", f"{MINI} --plugin=own.py", "--plugin=own.py: expected a Python file; got none"),
@@ -275,7 +275,10 @@ SWEEP = "import ml_collections as m\ndef get_config(): return m.ConfigDict({})\n
         ("def get_config(): return []", "expected a dict from get_config"),
         ("def get_config(): return {}['x']", "get_config fails with KeyError('x')"),
         (SWEEP.format({"shotz": 1}, "return []"), "no setting named 'shotz'; did you mean 'shots'"),
-        (SWEEP.format({"shots": 1}, "return [3]"), "expected dicts as of configs/base.py from sw"),
+        (
+            SWEEP.format({"shots": 1}, "return [3]"),
+            "expected dicts such as in configs/base.py from sw",
+        ),
         (SWEEP.format({"data": "mini"}, "return [{'task': 'sst2', 'model': 'x'}]"), "sets model"),
     ],
 )
@@ -478,7 +481,7 @@ def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path, sign
     stored = sum(len(block.row_ids) for block in load(stored_table).blocks.values())
     before, stamp = stored_table.read_bytes(), os.stat(stored_table).st_mtime_ns
     stdout = program("score", *flags).stdout
-    assert f"{259 - stored} rows scored" in stdout and f"{stored} were there already" in stdout
+    assert f"{259 - stored} rows scored" in stdout and f"{stored} were already stored" in stdout
     assert (stored_table.read_bytes(), os.stat(stored_table).st_mtime_ns) == (before, stamp)
     for path in (scored / "scores").iterdir():
         assert (tmp_path / "scores" / path.name).read_bytes() == path.read_bytes()

@@ -256,7 +256,7 @@ def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, reference_st
     assert "time: about 0:00:" in done.stdout and "rows/s of a worker" in done.stdout
     assert len(tables(reference_store)) == 6
     done = program("sweep", *FLAGS, f"--workdir={tmp_path / 'new'}", "--dry_run")
-    assert "time: not known" in done.stdout and not (tmp_path / "new").exists()
+    assert "time: unknown" in done.stdout and not (tmp_path / "new").exists()
 
 
 RAY = "--launcher=ray"
