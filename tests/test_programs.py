@@ -194,7 +194,7 @@ def test_one_broken_table_is_named_and_the_others_are_calibrated(program, scored
     broken = sorted((workdir / "scores").iterdir())[0]
     broken.write_bytes(broken.read_bytes()[:100])
     process = program("calibrate", f"--workdir={workdir}", code=2)
-    assert broken.name in process.stderr and "a whole score table" in process.stderr
+    assert broken.name in process.stderr and "a complete score table" in process.stderr
     assert len(list((workdir / "records").iterdir())) == 1
 
 
