@@ -20,7 +20,7 @@ Kinds = type[Exception] | tuple[type[Exception], ...]  # exception types, as in 
 
 
 class Spelling(NamedTuple):
-    """How an interface spells keys and steps in messages.
+    """The spelling of keys and steps in an interface's messages.
 
     Attributes:
         key: Maps a key and its value (or None) to the argument as users write it.

@@ -290,7 +290,7 @@ def check(table: ScoreTable, where: str) -> None:
             raise InputError(
                 f"{at}: the score of row {block.row_ids[row]}, label "
                 f"{table.label_names[label]!r} is {block.log_probs[row, label]} (and "
-                f"{len(too_high) - 1} more); a single such score makes every mean of its label NaN "
+                f"{len(too_high) - 1} more); one score like this makes every mean of its label NaN "
                 "or infinite: score it again."
             )
         if not ((block.labels >= -1) & (block.labels < k)).all():

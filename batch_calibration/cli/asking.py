@@ -251,7 +251,7 @@ def join_rows(
     texts = {prompt.id: prompt.text for prompt in prompts}
     changed = [row.id for row in earlier if texts.get(row.id, row.text) != row.text]
     if changed and not any(texts.get(row.id) == row.text for row in earlier):
-        expected = f"ids that do not stand for other prompts in {path_written}"
+        expected = f"ids that do not belong to other prompts in {path_written}"
         remedy = "choose another --output, or another column of ids with --ids"
         raise InputError.at(path, expected, shown(changed), remedy)
     return [*prompts, *(row for row in earlier if row.id not in texts)]
@@ -263,9 +263,8 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     Args:
         path: The file.
         prompt: Column of prompts; "" for the first of `PROMPTS`.
-        ids: Column of ids; "" for "id", or row numbers from 0 if there is no such column.
-        gold: Column of right labels; "" for the first of `GOLD`, or none if there is no such
-            column.
+        ids: Column of ids; "" for "id", or row numbers from 0 if this column is missing.
+        gold: Column of right labels; "" for the first of `GOLD`, or no labels if all are missing.
 
     Returns:
         The prompts, and the name of the column of right labels ("" for none).

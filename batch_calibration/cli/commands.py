@@ -143,7 +143,7 @@ def _recommended_alone(table: ScoreTable, stated: Stated, *, measure: bool) -> R
     probe = table.blocks.get("cc") if labeled else None
     return recommend(
         table.blocks["test"].log_probs,
-        probe=probe and probe.log_probs,  # None if there is no probe
+        probe=probe and probe.log_probs,  # no probe gives None
         labeled=labeled and labeled.log_probs,
         labels=labeled and labeled.labels,
         target_prior=stated.shares if stated.share is None else None,

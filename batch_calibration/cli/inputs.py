@@ -272,7 +272,7 @@ def _with_block(
         if probe_of_model is None or (len(probe_tables) > 1 and len(by_model) < len(probe_tables)):
             where = f"the block {name!r} of {table.context.get('task', 'a context')} {model}"
             expected = f"one context of this model among the {len(probe_tables)} in its file"
-            remedy = "give a file with one context, or one for each model"
+            remedy = "use a file with one context, or with one for each model"
             raise InputError.at(where, expected, remedy=remedy)
         if probe_of_model.label_names != table.label_names:
             expected = f"the labels {', '.join(table.label_names)}"

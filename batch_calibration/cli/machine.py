@@ -87,7 +87,7 @@ def set_up(
         return
     if coordinator != "auto" and (processes is None or process is None):
         expected = "--processes and --process with it"
-        remedy = "give both, or --coordinator=auto under SLURM or on a TPU pod"
+        remedy = "use both, or --coordinator=auto under SLURM or on a TPU pod"
         raise InputError.at("--coordinator=HOST:PORT", expected, remedy=remedy)
     # With "auto", JAX reads all three from the cluster's environment.
     address = () if coordinator == "auto" else (coordinator, processes, process)
@@ -122,7 +122,7 @@ def keep_programs() -> None:
         config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     if is_named:
         return
-    # XLA's caches would be inside this directory, whose path would be part of each program's key.
+    # XLA's caches would be inside this directory, and its path would change each program's key.
     config.update("jax_persistent_cache_enable_xla_caches", "none")
     with suppress(OSError):
         own = _own_folder()
@@ -204,7 +204,7 @@ def _take(entry: str, folder: str) -> None:
 
 
 def _checksum(entry: Path) -> str:
-    """Flushes an entry to the disk; returns its checksum, or "" if JAX could not read the entry."""
+    """Writes an entry to the disk; returns its checksum, or "" if JAX could not read the entry."""
     with entry.open("rb") as file:
         # Without this, a power failure could leave a name without its content.
         os.fsync(file.fileno())

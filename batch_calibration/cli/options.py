@@ -163,7 +163,7 @@ MISSING = (
 READING = (
     Flag("format", "NAME", "importer's name, if the format is not recognized"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),
-    Flag("tokens", "A=x|y,B=z", "tokens that stand for a label"),
+    Flag("tokens", "A=x|y,B=z", "tokens that represent a label"),
     Flag("gold", "COLUMN", "column of the right label, its name or index"),
     Flag("ids", "COLUMN", "column of row ids"),
     Flag("by", "COLUMN", "columns that identify a context"),
@@ -455,7 +455,7 @@ def run_harness(args: Namespace) -> None:
 
 
 def _shares(text: str) -> list[float] | None:
-    """Returns the numbers of --prior; None if it is not given."""
+    """Returns the numbers of --prior; an empty text gives None."""
     if not text:
         return None
     with answering(ValueError, f"--prior={text}", "a share of each choice, such as 0.3,0.7"):

@@ -160,7 +160,7 @@ def read_study(path: str, config: Mapping[str, object]) -> Study:
     """Returns the study of a config file: the settings, and the contexts of its `sweep`.
 
     Args:
-        path: The file; without a function `sweep`, the contexts are those of `Settings.grid`.
+        path: The file; without a function `sweep`, `Settings.grid` gives the contexts.
         config: Keys and their values, including overrides.
 
     Raises:

@@ -121,7 +121,7 @@ def show_contexts(
             for sentence in context.sentences():
                 print_filled(sentence)
             if len(context.diagnosis.changed) and changed > 0:  # --changed=0 shows none
-                show_cells("Rows whose prediction changes", _changed_cells(context, changed))
+                show_cells("Rows with a changed prediction", _changed_cells(context, changed))
         print()
 
 
@@ -358,7 +358,7 @@ def group_notes(tables: Sequence[ScoreTable]) -> list[str]:
     >>> group_notes([table, other, table._replace(context={"task": "c"})])
     ['2 of 3 contexts, such as a: Labels have 3 %.']
     """
-    # A note's text with "#" for its numbers -> the contexts with such a note, and their notes.
+    # A note's text with "#" for its numbers -> the contexts with this text, and their notes.
     by_kind: dict[str, dict[str, str]] = {}
     for table in tables:
         notes = list[str]()

@@ -182,7 +182,7 @@ def file_name(text: str) -> str:
 
 
 class RepeatedKey(ValueError):
-    """A JSON object has a repeated key, which the message names."""
+    """An error about a repeated key in a JSON object; the message names the key."""
 
 
 def parse_json(text: str, *, unique_keys: bool = False) -> Json:
@@ -221,7 +221,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def value_at(document: object, *keys: str | int) -> object:
-    """Returns the value at a path of keys and indices, or None if the path does not exist.
+    """Returns the value at a path of keys and indices; a missing path gives None.
 
     >>> value_at({"choices": [{"text": "yes"}]}, "choices", 0, "text")
     'yes'
@@ -255,13 +255,13 @@ def text_at(document: object, *keys: str | int) -> str:
 
 
 def count_at(document: object, *keys: str | int) -> int | None:
-    """Returns the nonnegative integer at a path, or None if there is none."""
+    """Returns the nonnegative integer at a path; anything else gives None."""
     found = value_at(document, *keys)
     return found if type(found) is int and found >= 0 else None
 
 
 class WrongJson(ValueError):
-    """A JSON value has another type than its field."""
+    """An error about a JSON value that does not have the type of its field."""
 
 
 def read_as(kind: type[T], value: object, where: str) -> T:

@@ -24,7 +24,7 @@ REMOTE = re.compile(r"[a-z][a-z0-9+]+:/+[^/]")
 
 
 def refuse_remote(path: str | Path, where: str = "") -> None:
-    """Raises an error if `path` is a URL; `where` names a path for output.
+    """Raises an error if `path` is a URL; the message begins with `where`, or else with the path.
 
     >>> refuse_remote("C:/log.jsonl")
     >>> refuse_remote("s3://bucket/log.jsonl")

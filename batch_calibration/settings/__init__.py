@@ -53,7 +53,7 @@ class Key(NamedTuple):
 
     @property
     def is_tuple(self) -> bool:
-        """Whether the setting is a tuple, which the command line separates by commas."""
+        """True for a tuple; the command line separates its members by commas."""
         return typing.get_origin(self.kind) is tuple
 
     def parse(self, text: str) -> Value:
@@ -198,8 +198,8 @@ class PromptSettings:
         label_words: "own", or drawn words that name no label: from the list "training", which the
             embedded model's training used, or from the list "held_out".
         over_long: treatment of prompts that exceed the model's positions: raise an error; drop the
-            first demonstrations of these prompts; drop the same first demonstrations of all prompts
-            of the context, probes too; or cut the text on the left.
+            first demonstrations of each long prompt; drop the same number from all prompts of the
+            context, probes too; or cut the text on the left.
         chat: "off" for plain text, as base models read it; or messages of the checkpoint's chat
             template, with demonstrations as "turns", or all in "one_message" of the user.
         system: system message of a chat; "" for no message.

@@ -24,7 +24,7 @@ FLAGS = {
     "at_once": (int, "slurm: maximum number of jobs that run at the same time"),
     "partition": (str, "slurm: name of the partition"),
     "options": (str, "slurm: NAME=VALUE options of sbatch, comma-separated"),
-    "address": (str, "ray: address of the cluster, or auto (default: start a local one)"),
+    "address": (str, "ray: cluster address or auto (default: RAY_ADDRESS, or a local cluster)"),
     "resources": (str, "ray: NAME=NUMBER for each worker, comma-separated"),
     "grace": (int, "seconds that workers have to stop before they are killed"),
 }
@@ -59,7 +59,7 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
         if flag not in fields:
             allowed = ", ".join(f"--{field}" for field in FLAGS if field in fields)
             raise InputError(
-                f"--{flag}: --launcher={name} has no such option; leave it out. It has {allowed}."
+                f"--{flag}: --launcher={name} does not accept it; leave it out. It accepts {allowed}."
             )
         minimum = 0 if flag in MAY_BE_ZERO else 1
         if isinstance(setting, int) and setting < minimum:

@@ -130,8 +130,8 @@ class Worker(NamedTuple):
 
 def _run(work: Work, answer: Connection | None, seat: Seat) -> None:
     """Runs one process of a worker."""
-    # With a session of its own, the process is not interrupted by the terminal; the launcher
-    # forwards the interruption once.
+    # In a new session, the terminal does not interrupt the process; the launcher forwards the
+    # interruption once.
     os.setsid()
     with seat.log.open("a") as log:
         for stream in (1, 2):  # file descriptors, because C++ bypasses sys.stdout
