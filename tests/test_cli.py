@@ -299,7 +299,7 @@ def test_figures(table, tmp_path, ending):
         (["calibrate", "{}", "--floor=-9"], "--floor goes with --workdir=DIR of a study"),
         (["calibrate", "--workdir=W", "--prior=1,2"], "--prior goes with files of scores"),
         (["sweep", "--workdir=W", "--workers=0"], "--workers: expected 1 or more; got 0"),
-        (["sweep", "--workdir=W", "--partition=x"], "--launcher=local does not accept it"),
+        (["sweep", "--workdir=W", "--partition=x"], "--launcher=local does not take it"),
     ],
 )
 def test_mistakes_are_answered_by_a_sentence(

@@ -260,7 +260,7 @@ def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, reference_st
 
 
 RAY = "--launcher=ray"
-HAS = "does not accept it; leave it out. It accepts --gpus, --processes, --grace"
+HAS = "does not take it; leave it out. It takes --gpus, --processes, --grace"
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
         if flag not in fields:
             allowed = ", ".join(f"--{field}" for field in FLAGS if field in fields)
             raise InputError(
-                f"--{flag}: --launcher={name} does not accept it; leave it out. It accepts {allowed}."
+                f"--{flag}: --launcher={name} does not take it; leave it out. It takes {allowed}."
             )
         minimum = 0 if flag in MAY_BE_ZERO else 1
         if isinstance(setting, int) and setting < minimum:
