@@ -277,7 +277,7 @@ SWEEP = "import ml_collections as m\ndef get_config(): return m.ConfigDict({})\n
         (SWEEP.format({"shotz": 1}, "return []"), "no setting named 'shotz'; did you mean 'shots'"),
         (
             SWEEP.format({"shots": 1}, "return [3]"),
-            "expected dicts such as in configs/base.py from sw",
+            "expected dicts from sweep, as in configs/base.py",
         ),
         (SWEEP.format({"data": "mini"}, "return [{'task': 'sst2', 'model': 'x'}]"), "sets model"),
     ],

@@ -175,6 +175,6 @@ def read_study(path: str, config: Mapping[str, object]) -> Study:
     cells = list(module.sweep(ConfigDict(settings.flat())))
     for cell in cells:
         if not isinstance(cell, Mapping) or "task" not in cell:
-            expected = "dicts such as in configs/base.py from sweep"
+            expected = "dicts from sweep, as in configs/base.py"
             raise InputError.at(spell("config", path), expected, repr(cell))
     return Study(settings, tuple(settings.cell(**cell) for cell in cells))
