@@ -185,7 +185,7 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
         assert {f"{kind}.md", f"{kind}.tex", f"{kind}.csv"} <= names
         assert {f"{picture}.png", f"{picture}.pdf"} <= drawn
     wrong = program("calibrate", f"--workdir={tmp_path}", "--probe_sizes=2,few", code=2)
-    said = "probe_sizes: expected whole numbers from 1 on, such as 2,5,10; got '2,few'"
+    said = "probe_sizes: expected positive whole numbers, such as 2,5,10; got '2,few'"
     assert said in wrong.stderr
 
 
