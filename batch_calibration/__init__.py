@@ -53,7 +53,7 @@ _HOMES = {
     "studies": "load_results",
     "scores": "ScoreTable",
 }
-"""Module -> its public names. They are loaded on first use, so that --help does not load JAX."""
+"""Module -> its public names. They are loaded on first use, so that help does not load JAX."""
 
 __all__ = [
     "METHODS", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",

@@ -81,7 +81,7 @@ class Hyperparameters(NamedTuple):
 
 
 def init_model(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
-    """Initializes a network, with position embeddings from Vaswani et al. (2017, section 3.5).
+    """Initializes a network, with position embeddings from Vaswani et al. (2017, 3.5).
 
     With these sinusoids a shift by a number of tokens is the same linear map at every position, so
     a head that learns to attend two tokens back at one position has learned it for all positions.
