@@ -9,6 +9,9 @@ import pytest
 from batch_calibration import accuracy, diagnose, recommend_together
 from batch_calibration.metrics.table import METRICS
 from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.scoring.api.server import SecretKey
+from batch_calibration.settings import ApiSettings
 
 ROWS = np.log(np.random.default_rng(0).dirichlet([3, 2, 1], 60)).astype(np.float32)
 CSV = "no,yes\n" + "".join(f"{a},{b}\n" for a, b, _ in ROWS)
@@ -84,3 +87,15 @@ def test_weights_below_zero(metric, refuses):
     error = refuses(METRICS[metric], ROWS, gold, weight)
     assert (error.where, error.got) == ("weight", "-2")
     assert np.isfinite(jax.jit(accuracy)(ROWS, gold, np.ones(60)))
+
+
+def test_a_key_in_full_width_letters_is_hidden():
+    key = "sk-0123456789"
+    wide = "".join(chr(ord(letter) + 0xFEE0) for letter in key)
+    assert SecretKey(key).hide(f"no quota for {wide}") == "..."
+
+
+def test_labels_of_one_first_word_are_refused_before_a_request(refuses):
+    settings = ApiSettings(server="http://127.0.0.1:1", api_scores="top_k")
+    error = refuses(ApiScorer(settings, "m").score, ["a"], [" New York", " New Delhi"])
+    assert (error.key, error.got) == ("labels", "'New' twice")
