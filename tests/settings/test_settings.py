@@ -71,9 +71,9 @@ def test_a_task_files_path_may_hold_a_comma(tmp_path):
 
 
 WRONG = {
-    "shotz": [1],
     "shots": ["1,2", 1.5, True, -1],
-    **dict.fromkeys(("dc_texts", "batch_size", "in_flight", "timeout", "draws"), (0,)),
+    "timeout": [0.0],
+    **dict.fromkeys(("dc_texts", "batch_size", "in_flight", "draws"), (0,)),
     **dict.fromkeys(("labeled_per_class", "stream_orders"), (-1,)),
     "order": [-2],
     "selection": ["perclass"],
@@ -92,7 +92,9 @@ WRONG = {
 @pytest.mark.parametrize("key", WRONG)
 def test_wrong_settings_get_a_sentence(key, refuses):
     for value in WRONG[key]:
-        refuses(Settings.of, **{key: value})
+        error = refuses(Settings.of, **{key: value})
+        assert (error.key, error.got.strip("'")) == (key, str(value))
+    assert refuses(Settings.of, **{f"{key}z": 1}).got == f"{key}z"
 
 
 def test_a_cell_is_a_context_of_its_settings(refuses):
@@ -103,9 +105,9 @@ def test_a_cell_is_a_context_of_its_settings(refuses):
         "sst2", 4, data, dataclasses.replace(PromptSettings(), shots=2, template="3")
     )
     assert cell.unfitted() == cell
-    refuses(settings.cell, "sst2", model="mini")
-    refuses(settings.cell, "sst2", seed=-1)
-    refuses(settings.cell, "")
+    assert "sets model" in str(refuses(settings.cell, "sst2", model="mini"))
+    assert refuses(settings.cell, "sst2", seed=-1).where == "seed"
+    assert refuses(settings.cell, "").where == "task"
 
 
 def test_the_usual_sweep_has_one_seed_where_nothing_is_drawn():

@@ -76,10 +76,12 @@ def test_sentences(tmp_path, refuses):
     def read(**raw):
         return read_config(clip.FAMILY, raw, tmp_path)
 
-    refuses(read, vision_config={"num_channels": 1})
-    refuses(read, vision_config={"image_size": [224, 224]})
-    refuses(clip.Shape.of, read(vision_config={"num_attention_heads": 5}), "vision")
-    refuses(read, text_config={"hidden_size": 10})
+    assert "num_channels = 1" in str(refuses(read, vision_config={"num_channels": 1}))
+    error = refuses(read, vision_config={"image_size": [224, 224]})
+    assert "image_size = [224, 224]" in str(error)
+    config = read(vision_config={"num_attention_heads": 5})
+    assert refuses(clip.Shape.of, config, "vision").where == "config.json, vision tower"
+    assert "divisor of the width 10" in str(refuses(read, text_config={"hidden_size": 10}))
 
 
 def test_token_ids_equal_transformers(shared):
@@ -98,6 +100,6 @@ def test_a_directory_with_merges_alone(tmp_path, refuses):
     assert tokenizer_info.tokenizer.encode("A  CAT").tokens[1:-1] == ["a</w>", "cat</w>"]
     assert tokenizer_info.positions == 77
     (tmp_path / "merges.txt").write_text("#version: 0.2\nc a t\n")
-    refuses(load_tokenizer, tmp_path)
+    assert "two tokens" in refuses(load_tokenizer, tmp_path).expected
     (tmp_path / "merges.txt").write_bytes(b"\xff\xfe\x00")
-    refuses(load_tokenizer, tmp_path)
+    assert "byte 0xff" in refuses(load_tokenizer, tmp_path).got

@@ -90,4 +90,4 @@ def test_activations_by_name(refuses):
     x = jnp.linspace(-3.0, 3.0, 7)
     assert float(jnp.abs(activation("gelu")(x) - activation("gelu_new")(x)).max()) > 1e-5
     assert all(activation(name)(x).shape == x.shape for name in ACTIVATIONS)
-    refuses(activation, "rely")
+    assert "did you mean 'relu'" in str(refuses(activation, "rely"))
