@@ -27,16 +27,6 @@ def test_a_key_has_all_that_a_flag_needs():
     assert {name: key.default for name, key in keys().items()} == Settings().flat()
 
 
-NUMBERS = [("shots", "4", 4), ("scale", "0", 0.0), ("logits_only", "True", True)]
-TEXTS = [("split", "1", "1"), ("tasks", "sst2,cb", ("sst2", "cb")), ("probe_sizes", "2,5", (2, 5))]
-
-
-@pytest.mark.parametrize(("key", "text", "means"), NUMBERS + TEXTS)
-def test_a_text_at_the_command_line(key, text, means):
-    read = keys()[key].parse(text)
-    assert read == means and type(read) is type(means)
-
-
 def test_a_key_changes_its_part_alone():
     changed = Settings.of(shots=4)
     assert changed.prompt == dataclasses.replace(PromptSettings(), shots=4)
@@ -108,10 +98,3 @@ def test_a_cell_is_a_context_of_its_settings(refuses):
     assert "sets model" in str(refuses(settings.cell, "sst2", model="mini"))
     assert refuses(settings.cell, "sst2", seed=-1).where == "seed"
     assert refuses(settings.cell, "").where == "task"
-
-
-def test_the_usual_sweep_has_one_seed_where_nothing_is_drawn():
-    settings = Settings.of(tasks="sst2,cb", seeds=3)
-    cells = [(cell.task, cell.seed) for cell in settings.grid()]
-    assert cells == [(task, seed) for task in ("sst2", "cb") for seed in range(3)]
-    assert len(list(settings.replace(shots=0).grid())) == 2

@@ -190,7 +190,6 @@ def test_bad_tables(tmp_path, refuses):
         ("line 3: no image", "path", ("a.png", "0"), ("gone.png", "1")),
         ("line 2: task svhn has no class 'zero'", "path", ("a.png", "zero")),
         ("only photo, label", "photo", ("a.png", "0")),
-        ("of class '0'", "path", ("a.png", "0")),
     ):
         write_table(tmp_path / "svhn" / "test.csv", [(head, "label"), *rows])
         assert words in str(refuses(read, TASKS["svhn"], str(tmp_path), "test"))
@@ -234,7 +233,6 @@ def test_a_task_file_of_ones_own_images(tmp_path):
         ('folder = "leaves"', 'fields = ["x"]', "named 'fields'"),
         ('statements = ["a photo of a {label} leaf.", "{label}"]', "", "needs statements"),
         ("of a {label} leaf", "of a leaf", "'a photo of a leaf.'"),
-        ('["oak", "red elm"]', '["oak"]', "got ['oak']"),
         ('["oak", "red elm"]', '["red-elm", "red elm"]', "'red-elm' and 'red elm'"),
         ('folder = "leaves"', 'folder = "none"', "got no folder"),
     ],
@@ -376,7 +374,6 @@ def test_settings_that_do_not_fit_images(refuses):
     settings = {"scorer": "causal_lm", "shots": 1, "over_long": "drop_shots", "classes": "few"}
     for name, value in settings.items():
         assert refuses(planned, data="mini", **{name: value}).key == name
-    assert "no split 'dev'" in str(refuses(planned, data="mini", split="dev"))
 
 
 # --- drawn images

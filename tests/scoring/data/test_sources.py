@@ -89,8 +89,6 @@ def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):
         ('sentence,label\n"fine,1\n', "line 2: not CSV (unexpected end of data)"),
         ("sentence,label\na,b,1\n", "line 2: expected 2 cells ('sentence,label'); got 3"),
         ("sentence,sentence\na,1\n", "column 'sentence' appears twice"),
-        ("text,label\na,1\n", "sst2 needs sentence"),
-        ("sentence,label\na,2\n", "line 2: expected label -1 (unknown) or 0 to 1"),
         ("sentence,label\na,positive\n", "got 'positive'"),
         ("sentence,label\n", "at least one row"),
         ("", "at least one row"),
@@ -128,7 +126,6 @@ def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path, refuses):
     [
         ("[" * 100_000, "nested too deeply"),
         ('{"sentence": "a", "label": ' + "9" * 5000 + "}", "5000 digits"),
-        ('{"sentence": "' + "x" * 99, "Invalid control character"),
         ('{"sentence": "a \\ud800 b", "label": 1}', r"'\ud800'"),
         ('{"sentence": "a \\uDC00 b", "label": 1}', r"'\udc00'"),
     ],
@@ -303,7 +300,7 @@ def as_tfrecord(tfds, folder):
 
 
 @pytest.mark.parametrize("form", ["array_record", "tfrecord"])
-def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form, refuses):
+def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form):
     data, version_folder = folder
     assert version_folder == data / "super_glue" / "cb" / "1.0.2"
     if form == "tfrecord":
@@ -312,7 +309,6 @@ def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form, r
     expected = read(TASKS["cb"], str(tmp_path / "rows"), "validation")
     assert rows._replace(where="") == expected._replace(where="")
     assert rows.where == f"TFDS folder {version_folder}"
-    assert "no split 'dev'" in str(refuses(read, TASKS["cb"], str(data), "dev"))
 
 
 def test_permuted_label_names_are_refused(folder, refuses):
@@ -383,7 +379,6 @@ def test_what_is_not_a_tfds_folder(folder, refuses):
     assert "no dataset_info.json" in str(refuses(read, TASKS["cb"], str(data), "validation"))
     version_folder.rename(version_folder.with_name("incomplete.1.0.2"))
     assert "such as 1.0.0" in str(refuses(read, TASKS["cb"], str(data), "validation"))
-    assert "no rows of task boolq" in str(refuses(read, TASKS["boolq"], str(data), "validation"))
 
 
 def test_the_newest_version_is_taken(folder, refuses):

@@ -21,13 +21,6 @@ def test_golden_few_shot_prompt():
     assert plain_text(task.few_shot)([Shown(query, "yes")])(query) == f"{said} yes\n\n{said}"
 
 
-def test_golden_zero_shot_prompt():
-    task = TASKS["mnli"]
-    assert plain_text(task.template(0))([])(template.query(task.template(0), NLI)) == (
-        "A dog runs.\nQuestion: An animal moves. yes, no, or maybe?\nAnswer:"
-    )
-
-
 @pytest.mark.parametrize(
     "task", [task for task in TASKS.values() if not task.is_image], ids=lambda t: t.name
 )
@@ -37,12 +30,6 @@ def test_no_prompt_ends_in_white_space(task):
         prompt = plain_text(task.template(shots))([])(template.query(task.template(shots), row))
         assert prompt == prompt.rstrip()
         assert template.continuation(task.template(shots), "word") == " word"
-
-
-def test_a_label_on_a_line_of_its_own_takes_the_line_break():
-    form = "{sentence}\nQuestion?\n{label}"
-    assert template.query(form, {"sentence": "x"}) == "x\nQuestion?"
-    assert template.continuation(form, "yes") == "\nyes"
 
 
 def test_braces_in_a_text_are_text():
