@@ -338,7 +338,7 @@ def test_real_images(shared, refuses):
     assert set(zip(where, block.labels, strict=True)) == expected and len(where) == 1200
     with Image.open(io.BytesIO(images(all_rows.blocks["test"])[0].read())) as image:
         assert min(image.size) == 256
-    assert "splits 'all' and 'train'" in str(refuses(planned, task="dtd", data=data, split="all"))
+    assert "splits 'train' and 'all'" in str(refuses(planned, task="dtd", data=data, split="all"))
 
 
 def test_statements_are_chosen_by_config_template(refuses):

@@ -118,7 +118,7 @@ def broken():
         "7 bytes not processed": content[: len(content) // 2],
         "Truncated File": content[:100],
         "unrecognized data": bytes(png),
-        "cannot identify image": b"<html>404 not found</html>",
+        "cannot identify image file: ": b"<html>404 not found</html>",
         "floating point numbers": encoded(Image.fromarray(np.ones((9, 9), np.float32)), "TIFF"),
         "beyond 16 bits": encoded(Image.fromarray(np.full((9, 9), 70_000, np.int32)), "TIFF"),
         "20,001 x 5,001": encoded(Image.new("1", (20_001, 5_001))),
