@@ -127,7 +127,7 @@ class GGUFTensor(NamedTuple):
                 rows = min(most, remaining)
                 packed = np.fromfile(file, np.uint8, rows * row_bytes)
                 if packed.size != rows * row_bytes:
-                    raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
+                    raise InputError(f"{self.path}: it ends within {self.name!r}; fetch it again.")
                 at, expected = f"{self.path}, {self.name}", "a type that the library gguf reads"
                 remedy = "use another quantization"
                 # The loader reports numbers that are not finite, with the tensor's name.
