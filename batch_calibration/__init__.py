@@ -1,4 +1,4 @@
-"""Batch Calibration: ask a language model once, then remove its label bias for free.
+"""Batch Calibration removes a language model's label bias from its scores, without more calls.
 
     from batch_calibration import calibrate
     corrected = calibrate(scores)                  # scores[n, k]: log p(label | prompt), in nats
@@ -53,7 +53,7 @@ _HOMES = {
     "studies": "load_results",
     "scores": "ScoreTable",
 }
-"""Module -> the names that it gives to users, loaded when asked for: help needs no JAX."""
+"""Module -> its public names. They are loaded on first use, so that help does not load JAX."""
 
 __all__ = [
     "METHODS", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",

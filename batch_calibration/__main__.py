@@ -1,4 +1,4 @@
-"""`python -m batch_calibration` is the console program `batch-calibration`."""
+"""Runs the console program `batch-calibration` as `python -m batch_calibration`."""
 
 from batch_calibration.cli import main
 

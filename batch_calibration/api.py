@@ -1,4 +1,4 @@
-"""`calibrate`: scores in, corrected scores out; bad input is answered in sentences."""
+"""Corrects scores: `calibrate` for one prompt, `ensemble` for several."""
 
 from __future__ import annotations
 
@@ -59,63 +59,65 @@ def calibrate(
 ) -> object:
     """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
 
-    Predict by the largest corrected score. A bias learned from few rows is rough: a batch of less
-    than 10 is warned of. This corrects label bias, which the paper calls
+    The prediction is the label with the largest corrected score. With fewer than 10 rows the
+    learned bias is noisy, and a warning is issued. This corrects label bias, which the paper calls
     calibration; it is not the calibration that ECE measures.
 
     Args:
-        scores: log p(label j | prompt i) in nats, [n, k]; leading axes [..., n, k] are separate
-            contexts (seeds, templates), each corrected by itself. An array of numpy or jax, a
-            tensor of torch, lists, or a frame of pandas, polars or pyarrow with a column per label.
-        method: a name from `METHODS`.
-        probe: scores of the prompts that the method learns from, such as content-free (cc) or
-            random-word ones (dc), [m, k] or [..., m, k]: `METHODS[method].probe` describes them.
-        labeled: scores of a labeled set, [m, k] or [..., m, k] (bcl).
-        labels: its labels, or the probe's (looc), [m] or [..., m], as indices or names of the
-            columns of scores; -1 means unknown: bcl learns the bias from these rows too, and from
-            the rows to correct.
-        columns: of a frame that holds more than scores, the names of the labels' columns; probe
-            and labeled, where they are frames too, have columns of the same names.
-        from_probs: True: scores, probe and labeled are probabilities, whose logarithm is taken.
+        scores: log p(label j | prompt i) in nats, [n, k]. Leading axes [..., n, k] are separate
+            contexts (seeds, templates), which are corrected one by one. A NumPy or JAX array, a
+            torch tensor, lists, or a frame of pandas, polars or pyarrow with a column per label.
+        method: A name in `METHODS`.
+        probe: Scores of the prompts that the method learns from, such as content-free (cc) or
+            random-word prompts (dc), [m, k] or [..., m, k]: see `METHODS[method].probe`.
+        labeled: Scores of a labeled set, [m, k] or [..., m, k] (bcl).
+        labels: Labels of `labeled`, or of `probe` (looc), [m] or [..., m], as indices or names of
+            the columns of scores. -1 is unknown: bcl learns the bias from these rows and from the
+            rows to correct.
+        columns: Names of the label columns, if a frame has other columns, too. Frames of probe and
+            labeled must have columns with the same names.
+        from_probs: True: scores, probe and labeled are probabilities, and their logarithm is taken.
             None: detect the scale (see `arrays.find_scale`), and raise on probabilities,
             percentages, losses or ambiguous values. False: use the numbers as given, such as
             cosines.
-        key: an int seed or a `jax.random` key (pc).
-        floor: minus infinity and all below it is raised to this many nats.
-        missing: what NaN, minus infinity, -9999.0 and all below -1e6 become where they stand for
-            labels that a list of top tokens lacks: "least" puts each just below the least
-            score returned for its row, a number of nats there at most; None refuses them.
-        bound: [n] or [..., n], the least log-probability returned for each row of scores, of any
-            token, where it is known; without it the least of the row's labels.
-        **options: what `METHODS[method].make` takes: strength, target_prior, metric, starts ...
-            Shares may be a dict or a series by the names of columns, as `value_counts` gives them.
+        key: An int seed or a `jax.random` key (pc).
+        floor: Raises scores below this many nats, minus infinity too, to this value.
+        missing: Replacement for NaN, minus infinity, -9999.0 and all scores below -1e6, if these
+            are labels missing from a list of top tokens. "least": just below the least score
+            returned for the row. A number: this many nats, but never above "least". None: raise.
+        bound: [n] or [..., n], the least log-probability of any token that was returned for each
+            row of scores, if known. By default, the least score of the row's labels.
+        **options: Arguments of `METHODS[method].make`: strength, target_prior, metric, starts ...
+            Shares may be a dict or a series by column names, as `value_counts` returns them.
 
-    Rows of pandas are aligned by their indexes: `labels` with the rows of `labeled` or `probe`,
-    `bound` with the rows of `scores`. Where the entries differ, or one index is a default range,
-    InputError is raised; `.to_numpy()` aligns by position, as objects without an index are.
+    Rows of pandas objects are aligned by index: `labels` with the rows of `labeled` or `probe`,
+    `bound` with the rows of `scores`. If the entries of two indexes differ, or one index is a
+    default range, InputError is raised. `.to_numpy()` aligns by position, as for all objects
+    without an index.
 
     Returns:
-        float32 scores of the same shape, in nats for the shift methods, in what they came in: a
-        frame with the same index and its labels' columns, a tensor on the same device; of lists, an
-        array of numpy.
+        float32 scores with the shape and the type of `scores`, in nats for the shift methods: a
+        frame has the same index and the label columns, a tensor is on the same device. For lists,
+        a NumPy array.
 
     Raises:
-        InputError: a sentence that says where, what was expected, what came, what to do.
+        InputError: The input is invalid; the message states the place, the expected and the actual
+            input, and a remedy.
 
     >>> calibrate(10 * [[-1.0, -3.0], [-2.0, -2.5]])[:2].tolist()
     [[0.5, -0.25], [-0.5, 0.25]]
     """
-    # As a string: a list has no hash to look up.
+    # Converted to a string, because a list is not hashable and cannot be looked up.
     chosen = methods.get_method(str(method))
     read = partial(methods.check_scores, floor=floor, from_probs=from_probs, missing=missing)
     if bound is not None:
         bound = in_row_order(bound, "bound", scores)
     array = read(scores, columns=columns, bound=bound)
-    # Logits may be above 0 in all of few rows.
+    # A few rows of logits may all be above 0 and look like losses; `beside_others` accepts them.
     read = partial(read, beside_others=bool((array > 0).any()))
     columns = names_of(scores, columns)  # kept, so that the result has the same columns
     rows, k = array.shape[-2:]
-    leading_axes = array.shape[:-2]  # of separate contexts
+    leading_axes = array.shape[:-2]  # axes of separate contexts
     methods.warn_of_few_rows(method, chosen.probe.blocks, rows)
     if "target_prior" in options:
         shares = in_label_order(options["target_prior"], columns, "target_prior", k)
@@ -137,14 +139,14 @@ def calibrate(
         if source is None or (labels is None and is_labeled):
             lacking = where if source is None else "labels"
             raise InputError(_what_is_lacking(chosen, method, block, lacking))
-        if chosen.probe.aligned:  # a row for each row of the scores
+        if chosen.probe.aligned:  # each probe row belongs to a row of the scores
             source = in_row_order(source, where, scores)
         learned_from = read(source, where, labels=k, columns=columns if is_frame(source) else None)
         counts = chosen.probe.row_counts(rows, k)
         if counts and learned_from.shape[-2] not in counts:
             raise InputError(
                 f"{where}: {method} reads {chosen.probe.describe_counts(rows, k)}; "
-                f"got {learned_from.shape[-2]}: give one or the other."
+                f"got {learned_from.shape[-2]}: pass one of these numbers of rows."
             )
         if needs_log_probs and (why := methods.no_log_probs(learned_from)):
             raise InputError(_log_probs_needed(where, method, why))
@@ -152,7 +154,7 @@ def calibrate(
         if is_labeled:
             numbers = in_row_order(labels, "labels", source, where)
             numbers = column_numbers(numbers, columns or names_of(source))
-            # As a column [m, 1], so that labels are spread over the contexts as scores are.
+            # Labels become a column [m, 1], so that they broadcast over contexts like scores.
             column = methods.check_labels(numbers, learned_from)[..., None]
             if block == "labeled":
                 methods.warn_about_order(learned_from, column[..., 0])
@@ -178,24 +180,27 @@ def ensemble(
     from_probs: bool | None = None,
     missing: Missing | None = None,
 ) -> object:
-    """One answer a row from several prompts: the mean of their corrected log-probabilities.
+    """Combines several prompts' scores by the mean of their corrected log-probabilities.
 
-    Label shares are estimated from all contexts together, each context is matched to them
-    (`bc_pooled_shares`), its scores are normalized over the labels, and those of the contexts whose
-    rows tell enough of their labels are averaged. Predict by the largest.
+    Label shares are estimated from all contexts together, and each context is matched to them
+    (`bc_pooled_shares`). Its scores are then normalized over the labels, and averaged over the
+    contexts with enough information about the labels. The prediction is the label with the largest
+    average.
 
     Args:
-        contexts: for each prompt, seed or model the scores [n, k] of the same rows, as `calibrate`
-            takes them; or an array [c, n, k]. Frames of pandas are aligned to the first by index.
-        columns: as in `calibrate`.
-        from_probs: as in `calibrate`.
-        missing: as in `calibrate`.
+        contexts: For each prompt, seed or model, scores [n, k] of the same rows in a form that
+            `calibrate` accepts; or an array [c, n, k]. Frames of pandas are aligned to the first by
+            index.
+        columns: See `calibrate`.
+        from_probs: See `calibrate`.
+        missing: See `calibrate`.
 
     Returns:
-        [n, k], in nats, in what the first context came in.
+        Scores [n, k] in nats, with the type of the first context.
 
     Raises:
-        InputError: no context; contexts of other rows or labels; what `calibrate` refuses.
+        InputError: There is no context, contexts differ in rows or labels, or `calibrate` would
+            refuse the scores.
 
     >>> first = np.log(10 * [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7]])
     >>> second = np.log(10 * [[0.5, 0.5], [0.8, 0.2], [0.1, 0.9]])
@@ -214,10 +219,10 @@ def ensemble(
         shape = tables[0].blocks["test"].log_probs.shape if tables else rows.shape[-2:]
         if rows.shape != shape:
             expected = f"scores of the same rows and labels, {shape}"
-            remedy = "give each prompt's scores of all rows"
+            remedy = "pass the scores of all rows for each prompt"
             raise InputError.at(where, expected, rows.shape, remedy)
         labels = tuple(map(str, names or range(rows.shape[-1])))
-        # They are said to be the same rows.
+        # "same": the caller states that all contexts have the same rows.
         tables.append(ScoreTable({"rows": "same"}, labels, {"test": make_block(rows)}))
     averaged = correct_group(methods.METHODS["ensemble"], tables)[0].scores
     return in_kind_of(sources[0], averaged, names)
@@ -226,8 +231,8 @@ def ensemble(
 def _refuse_unread(
     name: str, method: methods.Method, *, probe: object, labeled: object, labels: object
 ) -> None:
-    """Refuse rows or labels that the method does not read: their giver expects that it does."""
-    probe_blocks = set(method.probe.blocks) - {"test", "labeled"}  # what probe= gives
+    """Raises an error if the caller passes rows or labels that the method does not read."""
+    probe_blocks = set(method.probe.blocks) - {"test", "labeled"}  # blocks that `probe` fills
     for where, source, is_read in (
         ("probe", probe, bool(probe_blocks)),
         ("labeled", labeled, "labeled" in method.probe.blocks),
@@ -239,37 +244,37 @@ def _refuse_unread(
 
 
 def _log_probs_needed(where: str, method: str, why: str) -> str:
-    """That the scores can be no log-probabilities, which the method needs."""
+    """Returns the message about scores that are no log-probabilities, which the method needs."""
     return (
-        f"{where}: {method} needs log-probabilities over the whole vocabulary, and {why}: give "
-        f"these, or use {method.partition('_')[0]} with its defaults, which takes any."
+        f"{where}: {method} needs log-probabilities over the whole vocabulary, but {why}: pass "
+        f"these, or use {method.partition('_')[0]} with its defaults, which accepts all scores."
     )
 
 
 def _what_is_lacking(method: methods.Method, name: str, block: str, lacking: str) -> str:
-    """That a method did not get the rows of a block, or their labels."""
+    """Returns the message about the missing rows of a block, or their missing labels."""
     if block == "labeled":
         return (
-            f"{name} learns from a labeled set; {lacking} did not come: give labeled=[m, k] and "
+            f"{name} learns from a labeled set, but {lacking} is missing: pass labeled=[m, k] and "
             "labels=[m], or use bc, which needs no labels."
         )
     if lacking == "labels":
         return (
-            f"{name} learns from probe prompts whose labels are known "
-            f"({method.probe.description}); labels did not come: give labels=[m] with "
+            f"{name} learns from probe prompts with known labels "
+            f"({method.probe.description}), but labels is missing: pass labels=[m] with "
             "probe=[m, k], or use bc, which needs no labels."
         )
     return (
-        f"{name} learns its bias from probe prompts ({method.probe.description}) and none came: "
-        "give their scores, probe=[m, k], or use bc, which needs no probe."
+        f"{name} learns its bias from probe prompts ({method.probe.description}), but probe is "
+        "missing: pass their scores, probe=[m, k], or use bc, which needs no probe."
     )
 
 
 def _one_per_context(array: np.ndarray, leading_axes: tuple[int, ...]) -> np.ndarray:
-    """One copy per context: [m, k] serves all contexts, [..., m, k] one each."""
+    """Returns one array for each context: repeats [m, k], and flattens the axes of [..., m, k]."""
     if array.ndim > 2 and array.shape[:-2] != leading_axes:
         expected = f"[m, k] for all contexts or leading axes {leading_axes} as in scores"
-        remedy = "give one set for all or one per context"
+        remedy = "pass one set for all contexts, or one for each"
         raise InputError.at("probe or labeled", expected, f"shape {array.shape}", remedy)
     spread = np.broadcast_to(array, (*leading_axes, *array.shape[-2:]))
     return spread.reshape(-1, *array.shape[-2:])  # [contexts, m, k]

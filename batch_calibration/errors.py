@@ -1,7 +1,8 @@
-"""Errors that users see: sentences about bad input, in the spelling of the door they came by.
+"""Errors about bad input, and the spelling of their arguments for Python or for the console.
 
-The library knows arguments by their keys, and work by its steps. A door, such as a console program,
-says how its users spell these: `with doors_spelling(CONSOLE): ...`. In Python a key is an argument.
+The library names arguments by their keys and work by its steps. An interface, such as a console
+program, sets how messages spell them: `with doors_spelling(CONSOLE): ...`. By default they are
+spelled as arguments and functions in Python.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-# Signs that steer a terminal or turn the direction of a text; tabs and line ends are not among
-# them.
+# Control characters, except tab and newline, and marks that change the direction of text.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-Kinds = type[Exception] | tuple[type[Exception], ...]  # of errors, as `except` takes them
+Kinds = type[Exception] | tuple[type[Exception], ...]  # exception types, as in `except`
 
 
 class Spelling(NamedTuple):
-    """How the users of a door write what the library names.
+    """The spelling of keys and steps in an interface's messages.
 
     Attributes:
-        key: (key, its value or None) -> the key as its users give it.
-        step: a step of the work, such as "score" -> an imperative that says to do it.
-        call: a step, what it reads, and its keys -> the whole call.
+        key: Maps a key and its value (or None) to the argument as users write it.
+        step: Maps a step of the work, such as "score", to an instruction to run it.
+        call: Maps a step, its input and its keys to the complete call.
     """
 
     key: Callable[[str, object], str]
@@ -34,7 +34,7 @@ class Spelling(NamedTuple):
 
 
 def python_argument(key: str, setting: object) -> str:
-    """A key as an argument in Python.
+    """Returns a key as an argument in Python.
 
     >>> python_argument("gold", "label"), python_argument("gold", None)
     ("gold='label'", 'gold=')
@@ -51,12 +51,12 @@ def _call(step_name: str, source: str, keys: Mapping[str, object]) -> str:
 
 
 PYTHON = Spelling(python_argument, _words, _call)
-_spelling = PYTHON  # of the door that is open; of all threads, unlike a ContextVar
+_spelling = PYTHON  # the active spelling; a ContextVar would not reach other threads
 
 
 @contextmanager
 def doors_spelling(spelling: Spelling) -> Iterator[None]:
-    """Within it sentences spell keys and steps as a door's users do."""
+    """Spells keys and steps in messages with `spelling` while the block runs."""
     global _spelling
     outer, _spelling = _spelling, spelling
     try:
@@ -66,16 +66,16 @@ def doors_spelling(spelling: Spelling) -> Iterator[None]:
 
 
 def current_spelling() -> Spelling:
-    """The spelling of the door that is open, for workers in other processes."""
+    """Returns the active spelling, which worker processes need."""
     return _spelling
 
 
 def spell(key: str, setting: object = None) -> str:
-    """A key, and what to set it to, as the door's users write it.
+    """Returns a key and its value as users of the active interface write them.
 
     Args:
-        key: as the argument is called in Python, or the setting in `Settings`.
-        setting: a text, a number, a bool, or a tuple of names.
+        key: Name of the argument in Python, or of the field in `Settings`.
+        setting: Its value: a text, a number, a bool or a tuple of names. None for the key only.
 
     >>> spell("labels", ("no", "yes"))
     "labels=('no', 'yes')"
@@ -84,7 +84,7 @@ def spell(key: str, setting: object = None) -> str:
 
 
 def step(name: str) -> str:
-    """An imperative that says to do a step of a study: in Python the verb alone.
+    """Returns an instruction to run a step of a study; in Python, the verb only.
 
     >>> f"no records yet; {step('calibrate')} first"
     'no records yet; calibrate first'
@@ -93,7 +93,7 @@ def step(name: str) -> str:
 
 
 def call(step_name: str, source: str, keys: Mapping[str, object]) -> str:
-    """A step on some scores with these keys, as the door's users write it.
+    """Returns the call of a step on some scores as users of the active interface write it.
 
     >>> call("calibrate", "scores", {"method": "bc"})
     "calibrate(scores, method='bc')"
@@ -102,18 +102,18 @@ def call(step_name: str, source: str, keys: Mapping[str, object]) -> str:
 
 
 class InputError(ValueError):
-    """A sentence about bad input: where, what was expected, what came, what to do.
+    """An error about bad input: where it is, the expected input, the actual input, the remedy.
 
-    Programs turn it into exit code 2. It stays one line that can be read, whatever the input is:
-    line ends become spaces, control characters are escaped, and words of hundreds of letters are
-    cut.
+    Programs exit with code 2 when they catch it. The message is always one readable line: line
+    breaks become spaces, control characters become escape codes, and words of more than 200
+    characters are cut.
 
     Attributes:
-        key: the argument or setting that is wrong, "" where it is none.
-        where: what the sentence begins with: a file, a row, or the key as the door spells it.
-        expected: what belongs there.
-        got: what came instead, "" where that is plain from the rest.
-        remedy: what to do, "" where that is plain from the rest.
+        key: The wrong argument or setting; "" if the error concerns something else.
+        where: The beginning of the message: a file, a row, or the key as the interface spells it.
+        expected: The input that belongs there.
+        got: The input that was found; "" if it is clear from the other fields.
+        remedy: How to correct the input; "" if it is clear from the other fields.
 
     >>> error = InputError(key="scores", expected="at least 2 labels", got="1", remedy="add one")
     >>> print(error)
@@ -149,7 +149,7 @@ class InputError(ValueError):
     def at(
         cls, where: object, expected: object, got: object = "", remedy: object = "", key: str = ""
     ) -> InputError:
-        """The error at a place, or of a `key`: where, what belongs there, what came, what to do.
+        """Returns the error at a place, or of a `key`, from the parts of its message.
 
         >>> print(InputError.at("f.csv, row 3", "a number", "'x'", "correct it"))
         f.csv, row 3: expected a number; got 'x': correct it.
@@ -160,7 +160,7 @@ class InputError(ValueError):
     def unknown(
         cls, kind: str, name: object, options: Iterable[str], *, key: str = "", where: object = ""
     ) -> InputError:
-        """The sentence for a name nobody knows, with the nearest one that exists.
+        """Returns the error for an unknown name, with the most similar known name.
 
         >>> print(InputError.unknown("method", "bcc", ["bc", "icl"]))
         There is no method named 'bcc'; did you mean 'bc'? Known: bc, icl.
@@ -174,7 +174,7 @@ class InputError(ValueError):
         return error
 
     def replacing(self, old: str, new: str) -> InputError:
-        """The same error with other words, such as a file's path in place of its copy's."""
+        """Returns this error with `old` replaced by `new`, such as a path by its title."""
         error = InputError(str(self).replace(old, new))
         fields = {name: text.replace(old, new) for name, text in vars(self).items()}
         vars(error).update(fields)
@@ -185,7 +185,7 @@ class InputError(ValueError):
 def answering(
     kinds: Kinds, where: object, expected: object, remedy: object = "", key: str = ""
 ) -> Iterator[None]:
-    """Answer in a sentence where the block raises an error of these kinds, which is what came.
+    """Raises an `InputError` if the block raises one of `kinds`; "got" is the original message.
 
     >>> with answering(ValueError, "f.csv, row 3", "a number", "correct it"):
     ...     float("x")
@@ -197,7 +197,7 @@ def answering(
     except InputError:
         raise
     except kinds as error:
-        # Errors of the system have their path in the text, too.
+        # The text of an OSError repeats the path, so its `strerror` is preferred.
         reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
         missing = "nothing under " if isinstance(error, KeyError) else ""
         got = f"{missing}{reason.splitlines()[0]:.200}".rstrip(".")
@@ -205,19 +205,19 @@ def answering(
 
 
 def extra(name: str) -> str:
-    """The command that installs an extra of this package."""
+    """Returns the command that installs an extra of this package."""
     return f"pip install 'batch-calibration[{name}]'"
 
 
 def refuse_unknown(kind: str, name: object, options: Iterable[str], *, where: object = "") -> None:
-    """Refuse a name that is none of the options, as `InputError.unknown` says it."""
+    """Raises `InputError.unknown` if `name` is not among the options."""
     names = list(options)
     if name not in names:
         raise InputError.unknown(kind, name, names, where=where)
 
 
 def nearest(name: object, names: Iterable[object], least: float = 0.4) -> str:
-    """A question after the one name that is nearest to a name nobody knows; "" where none is near.
+    """Returns a question with the most similar name; "" if no name is similar enough.
 
     >>> nearest("Yess", ["no", "yes"])
     "; did you mean 'yes'?"
@@ -228,7 +228,7 @@ def nearest(name: object, names: Iterable[object], least: float = 0.4) -> str:
 
 
 def escape_controls(text: str) -> str:
-    r"""A text that steers no terminal: control characters, such as ESC, are written as codes.
+    r"""Replaces control characters, such as ESC, by escape codes, so that terminals are safe.
 
     >>> print(escape_controls("file\x1b[2J.csv"))
     file\x1b[2J.csv
@@ -237,7 +237,7 @@ def escape_controls(text: str) -> str:
 
 
 def shown(value: object, most: int = 80) -> str:
-    """A value as a sentence shows it: its repr, cut where it is long, or else its type.
+    """Returns the repr of a value for a message, cut to `most` characters.
 
     >>> shown("x" * 100, 10)
     "'xxxxxxxxx..."
@@ -250,7 +250,7 @@ def shown(value: object, most: int = 80) -> str:
 
 
 def callers_level() -> int:
-    """The `stacklevel` of a warning that points at the line of a user which called this package."""
+    """Returns the `stacklevel` for a warning that points at the user's call of this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith("batch_calibration"):
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""The table of methods as a scikit-learn estimator: fit, partial_fit, transform, predict."""
+"""A scikit-learn estimator for all methods: fit, partial_fit, transform, predict."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from batch_calibration.calibration.base import Calibrator, label_normalized, pre
 from batch_calibration.errors import InputError, callers_level, shown
 
 STREAMED = "bc"
-"""The method whose bias is a running mean of rows, which `partial_fit` goes on with."""
+"""The method with a running mean as its bias, which `partial_fit` can update."""
 
 
 def _is_streamed(corrector: LabelBiasCorrector) -> bool:
     if corrector.method == STREAMED:
         return True
     raise AttributeError(
-        f"partial_fit: expected method={STREAMED!r}, whose bias is a running mean of rows; got "
+        f"partial_fit: expected method={STREAMED!r}, which has a running mean as its bias; got "
         f"{shown(corrector.method)}: call fit with all rows."
     )
 
@@ -45,40 +45,41 @@ class LabelBiasCorrector(
 ):
     """Learns a prompt's label bias from the rows given to `fit`, and removes it: s - gamma b.
 
-    `X` holds log-probabilities [n, k] in nats, one column per label, in an array or a frame: rows
-    of one context, so that `bc_pooled_shares` is `bc_empirical_bayes` here. For several contexts of
-    a task use `recommend_together`, which pools their label shares.
-    What the rows given to `fit` are makes the method: scores of content-free prompts for cc, of
-    random words for dc, of the batch itself for bc and pc. For bcl, `y` is -1 on the rows that give
-    the bias; if no row is unlabeled, the labeled rows give bias and strength both.
+    `X` holds log-probabilities [n, k] in nats, one column per label, in an array or a frame. All
+    rows belong to one context, so that `bc_pooled_shares` equals `bc_empirical_bayes` here;
+    `recommend_together` pools the label shares of several contexts of a task.
+    The rows given to `fit` are scores of content-free prompts for cc, of random words for dc, of
+    the batch itself for bc and pc. For bcl, `y` is -1 for the rows that determine the bias; if no
+    row is unlabeled, the labeled rows determine both the bias and the strength.
 
-    Classes are matched with columns by `classes`; without it `y` holds names of the columns of a
-    frame, or column indices, or else k numbers, whose order is that of the columns. Other texts
-    are refused: nothing tells their columns. `y` of pandas is matched with a frame's rows by index.
+    `classes` matches classes with columns. Without it, `y` holds names of a frame's columns, column
+    indices, or else k numbers in the order of the columns. Other texts are refused, because their
+    columns are unknown. A pandas `y` is aligned with a frame's rows by index.
 
     Args:
-        method: a name from `METHODS`.
-        options: what else `METHODS[method].make` takes, such as starts, batch_size or bias_from.
-        random_state: int seed, for pc.
+        method: A name in `METHODS`.
+        options: Other arguments of `METHODS[method].make`, such as starts, batch_size or bias_from.
+        random_state: An int seed, for pc.
         strength: gamma; None, here and below, for the method's own default.
-        target_prior: the share of each of the k labels one expects, in the order of the columns or
+        target_prior: The expected share of each of the k labels, in the order of the columns or
             by class (a dict or a series).
-        metric: what bcl chooses its strength by, "accuracy" or "macro_f1".
-        floor: minus infinity and all below it is raised to this many nats.
-        missing: what scores of labels that were not returned become, as in `calibrate`.
-        from_probs: True where probabilities come, whose logarithm is taken; None finds out (see
-            `arrays.find_scale`) and refuses what are no log-probabilities; False takes all.
-        classes: the class of each column, in order.
+        metric: The metric by which bcl chooses its strength, "accuracy" or "macro_f1".
+        floor: Raises scores below this many nats, minus infinity too, to this value.
+        missing: Replacement for scores of labels that were not returned; see `calibrate`.
+        from_probs: True: the rows are probabilities, and their logarithm is taken. None: detect
+            the scale (see `arrays.find_scale`), and refuse all but log-probabilities. False: accept
+            any numbers.
+        classes: The class of each column, in order.
 
     Attributes:
-        state_: what the method learned, a NamedTuple of arrays.
-        column_classes_: of each column: its index, unless `classes` or `y` says otherwise.
-        classes_: the same in sorted order, as scikit-learn's metrics expect it, which is that of
-            `predict_proba` and `decision_function`.
+        state_: The learned state of the method, a NamedTuple of arrays.
+        column_classes_: The class of each column: its index, unless `classes` or `y` sets another.
+        classes_: The same classes sorted, as scikit-learn's metrics expect them; the order of the
+            columns of `predict_proba` and `decision_function`.
         n_features_in_: k.
-        feature_names_in_: the names of a frame's columns, where these are texts.
-        own_rows_: of bc_running and bc_loo, the rows given to `fit`, which alone they correct.
-        seen_: of bc, the mean of all rows so far and their number.
+        feature_names_in_: Names of a frame's columns, if these are texts.
+        own_rows_: The rows given to `fit`, for bc_running and bc_loo, which correct only these.
+        seen_: The mean of all rows so far and their number, for bc.
 
     >>> rows = [[-1.0, -3.0], [-2.0, -2.5]]
     >>> LabelBiasCorrector(classes=["no", "yes"]).fit(10 * rows).predict(rows).tolist()
@@ -112,26 +113,26 @@ class LabelBiasCorrector(
 
     @usual_jax
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learns the bias from the rows of `X`; `y` is read by methods that read labels.
+        """Learns the bias from the rows of `X`; some methods also read the labels `y`.
 
         Raises:
-            InputError: bad scores, labels or options, an unknown method, a method without what it
-                needs.
+            InputError: Scores, labels or options are invalid, the method is unknown, or its probe
+                rows or labels are missing.
         """
         method, scores, gold = self._begin(X, y)
         methods.warn_of_few_rows(self.method, method.probe.blocks, len(scores), "X")
         labels, seed = None, self.random_state
         if y is not None and method.probe.labels:
             labels = jnp.asarray(methods.check_labels(gold, scores, "y"))
-        if gold is not None:  # whether or not the method reads them, `score` does
+        if gold is not None:  # `score` reads labels even if the method does not
             methods.warn_about_order(scores, gold, "y")
         key = None if seed is None else check_key(seed, "random_state")
         self.state_ = self._calibrator().fit(jnp.asarray(scores), labels, key=key)
-        # A new fit forgets what partial_fit has seen.
+        # A new fit discards the rows of earlier calls of partial_fit.
         self.__dict__.pop("seen_", None)
         self.own_rows_ = scores if method.own_rows else None
         if self.method == STREAMED:
-            # For partial_fit to go on with.
+            # partial_fit continues from this estimate.
             self.seen_ = running.update(running.empty(scores.shape[-1]), scores)
         return self
 
@@ -140,17 +141,17 @@ class LabelBiasCorrector(
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, classes: Sequence[Hashable] | None = None
     ) -> Self:
-        """Takes more rows into the bias of bc: any cut into batches gives what `fit` gives.
+        """Updates the bias of bc with more rows; the batches together give the same as `fit`.
 
         Args:
-            X: the next rows [m, k].
-            y: read in the first batch alone, for its classes.
-            classes: all classes that `y` may hold, in place of the first batch's; which
-                column has which, the parameter of that name says.
+            X: The next rows [m, k].
+            y: Labels, which are read only in the first batch, to get the classes.
+            classes: All classes that `y` may hold, if the first batch lacks some. The estimator's
+                parameter `classes` assigns them to columns.
 
         Raises:
-            AttributeError: another method than bc.
-            InputError: what `fit` refuses.
+            AttributeError: The method is not bc.
+            InputError: `fit` would refuse the rows.
         """
         if hasattr(self, "seen_"):
             scores, seen = self._check_rows(X, reset=False), self.seen_
@@ -158,38 +159,38 @@ class LabelBiasCorrector(
             _, scores, _ = self._begin(X, y, classes)
             seen = running.empty(scores.shape[-1])
         self.seen_ = running.update(seen, scores)
-        # The mean of one row is that row: the options of the method then apply to it as ever.
+        # The mean is passed as a single row, so that the method's options apply as in `fit`.
         self.state_ = self._calibrator().fit(self.seen_.mean[None])
         return self
 
     @usual_jax
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """The corrected scores [n, k]."""
+        """Returns the corrected scores [n, k]."""
         validation.check_is_fitted(self)
         scores = self._check_rows(X, reset=False)
         own = getattr(self, "own_rows_", None)
         if own is not None and not np.array_equal(own, scores):
             raise InputError(
                 f"X: {self.method_} corrects the rows that it learned from, in their order; got "
-                f"{len(scores)} rows, others than the {len(own)} given to fit: call fit with them, "
-                "or use bc."
+                f"{len(scores)} rows that differ from the {len(own)} given to fit: call fit with "
+                "them, or use bc."
             )
         return np.asarray(self._calibrator().apply(self.state_, jnp.asarray(scores)))
 
     @usual_jax
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """The class of the largest corrected score; of equal scores, that of the first column."""
+        """Predicts the class of the largest corrected score; the first column wins ties."""
         column = np.asarray(predict(self.transform(X)))
         return np.asarray(self.column_classes_[column])
 
     @usual_jax
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """The softmax over labels of the corrected scores, [n, k], in the order of `classes_`."""
+        """Returns the softmax of the corrected scores, [n, k], in the order of `classes_`."""
         return np.asarray(jnp.exp(label_normalized(jnp.asarray(self._by_class(X)))))
 
     @usual_jax
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The accuracy of `predict` on rows of known `y`; pandas' rows are matched by index."""
+        """Returns the accuracy of `predict` on rows with known `y`; pandas rows align by index."""
         gold, weights = in_row_order(y, "y", X, "X"), sample_weight
         if weights is not None:
             weights = in_row_order(weights, "sample_weight", X, "X")
@@ -200,7 +201,7 @@ class LabelBiasCorrector(
 
     @usual_jax
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Corrected scores [n, k] by `classes_`; of two, the second's less the first's, [n]."""
+        """Returns corrected scores [n, k] by `classes_`; for two, second minus first, [n]."""
         scores = self._by_class(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[-1] == 2 else scores
 
@@ -210,7 +211,7 @@ class LabelBiasCorrector(
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "classes_" in state and "column_classes_" not in state:
-            # Earlier versions kept the classes in the order of the columns alone.
+            # Earlier versions stored only the classes in the order of the columns.
             self.column_classes_ = state["classes_"]
             self.classes_ = np.sort(state["classes_"])
 
@@ -218,33 +219,33 @@ class LabelBiasCorrector(
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         tags.transformer_tags.preserves_dtype = ["float32"]
-        # Its columns have to be scores of labels, which those of scikit-learn's checks are not.
+        # The columns must be scores of labels; the data of scikit-learn's checks are not.
         tags.classifier_tags.poor_score = True
         return tags
 
     def _begin(
         self, X: ArrayLike, y: ArrayLike | None, occurring: Sequence[Hashable] | None = None
     ) -> tuple[methods.Method, np.ndarray, np.ndarray | None]:
-        """Reads all that a first batch settles; the method, its scores, the column of each `y`."""
-        # As a string: a list has no hash to look up.
+        """Reads the first batch; returns the method, its scores, and the column of each `y`."""
+        # Converted to a string, because a list is not hashable and cannot be looked up.
         method = methods.get_method(str(self.method))
         scores = self._check_rows(X, reset=True)
         parameters = {name: getattr(self, name) for name in ("strength", "target_prior", "metric")}
-        # Parameters of the estimator win over `options` of the same name.
+        # Parameters of the estimator take precedence over `options` of the same name.
         named = {name: chosen for name, chosen in parameters.items() if chosen is not None}
         options = {**(self.options or {}), **named}
         names = getattr(self, "feature_names_in_", None)
         class_of_row = None
         if y is not None:
             class_of_row = class_values(in_row_order(y, "y", X, "X"), len(scores))
-        if occurring is not None:  # later batches may hold classes that this one lacks
+        if occurring is not None:  # later batches may hold classes that this batch lacks
             class_of_row = np.asarray(occurring)
         k, needed = scores.shape[-1], bool(method.probe.labels)
         columns, gold = class_columns(class_of_row, k, self.classes, names, needed=needed)
         self.column_classes_ = columns
         self.classes_ = np.sort(columns)
         if "target_prior" in options:
-            # By the classes, or by the names of a frame's columns where `y` told no classes.
+            # Shares are by class, or by the names of a frame's columns if `y` gave no classes.
             has_names = names is not None and self.classes is None and y is None
             labels = np.asarray(names if has_names else columns)
             shares = in_label_order(options["target_prior"], labels.tolist(), "target_prior", k)
@@ -255,7 +256,7 @@ class LabelBiasCorrector(
         return method, scores, gold
 
     def _calibrator(self) -> Calibrator:
-        """The method as it was fitted; made anew, as its functions cannot be pickled."""
+        """Returns the fitted method; made again each time, as its functions cannot be pickled."""
         return methods.make_calibrator(methods.get_method(self.method_), **self.options_)  # type: ignore[arg-type]
 
     @property
@@ -265,8 +266,8 @@ class LabelBiasCorrector(
     def _check_rows(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         if issparse(X):
             got = f"a sparse {type(X).__name__}"
-            raise InputError.at("X", "a dense array [n, k]", got, "give X.toarray()")
-        # scikit-learn's own words for names and a width that `fit` did not see.
+            raise InputError.at("X", "a dense array [n, k]", got, "pass X.toarray()")
+        # scikit-learn checks names and width first, so that its own messages appear.
         if not reset and len(getattr(X, "shape", ())) == 2:
             validation.validate_data(self, X, reset=False, skip_check_array=True)
         read = partial(methods.check_scores, floor=self._floor, from_probs=self.from_probs)
@@ -276,15 +277,15 @@ class LabelBiasCorrector(
             self._learned_from_others: bool = bool((scores > 0).any())
         if scores.ndim != 2:
             expected = "one context, an array [n, k]"
-            remedy = "fit one estimator per context, or use calibrate, which takes them together"
+            remedy = "fit one estimator per context, or use calibrate, which accepts several"
             raise InputError.at("X", expected, f"shape {scores.shape}", remedy)
-        # Again, now that the scores are accepted: it sets the width and names that `fit` has seen.
+        # Repeated after the scores are accepted: sets the width and names that `fit` has seen.
         validation.validate_data(self, X, reset=reset, skip_check_array=True)
         return scores
 
 
 def class_values(y: ArrayLike, rows: int) -> np.ndarray:
-    """The class of each row, [n], as scikit-learn checks them."""
+    """Returns the class of each row, [n], after scikit-learn's checks."""
     classes = validation.column_or_1d(y, warn=True)
     validation.check_consistent_length(np.empty(rows), classes)
     if classes.dtype.kind == "f":  # texts have no NaN
@@ -301,51 +302,51 @@ def class_columns(
     *,
     needed: bool = True,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The class of each of k columns, and the column of each row's class, -1 where it is unknown.
+    """Returns the class of each of k columns, and the column of each row's class (-1: unknown).
 
-    `y` are the class of each row, -1 for unknown; `classes` that of each column, where it is known;
-    `names` the columns' names. A class without a column is refused where it is `needed`; else a
-    whole number is warned of, as no prediction can be right there, and has no column.
+    `y` has the class of each row, -1 for unknown; `classes` the class of each column, if known;
+    `names` the columns' names. A class without a column is an error if `needed`. Otherwise, for a
+    whole number, a warning states that no prediction can be right, and the column is -1.
 
     Raises:
-        InputError: classes that are not k different ones; a class without a column; texts, whose
-            order nothing tells.
+        InputError: The classes are not k different values, a class has no column, or the order of
+            texts is unknown.
 
     >>> class_columns(["yes", "no", "yes"], 2, ["no", "yes"])[1].tolist()
     [1, 0, 1]
     """
-    columns = np.arange(k)  # without names a class is the index of its column
+    columns = np.arange(k)  # without names, a class is the index of its column
     if classes is not None:
         columns = np.asarray(classes)
-        if columns.shape != (k,) or len(set(columns.tolist())) < k:  # two columns of one class
+        if columns.shape != (k,) or len(set(columns.tolist())) < k:  # a class has two columns
             expected = f"{k} different ones, one for each column of X in order"
             raise InputError.at("classes", expected, shown(classes))
     if y is None:
         return columns, None
     distinct, distinct_of_row = np.unique(np.asarray(y), return_inverse=True)
     is_numeric = distinct.dtype.kind in "iuf"
-    # -1 is a class only where it is named as one; of other kinds, NaN alone differs from itself.
+    # -1 is a class only if it is in `classes`; in other dtypes, only NaN differs from itself.
     is_unknown = distinct != distinct
     if is_numeric:
         is_unknown = (distinct == -1) & (-1 not in columns.tolist())
     occurring = distinct[~is_unknown].tolist()
-    # -1, 0, 1 of three classes, -1, 1 of two: as unknown and indices, others would be the right.
+    # -1, 0, 1 for three classes and -1, 1 for two are ambiguous: -1 may be unknown or a class.
     if classes is None and is_unknown.any() and occurring == ([*range(k - 1)] if k > 2 else [1]):
-        got = f"{shown([-1, *occurring])}, of which -1 may be a class or unknown"
-        remedy = f"give classes={shown([-1, *occurring])} or classes={shown([*range(k)])}"
+        got = f"{shown([-1, *occurring])}; -1 may be a class or unknown"
+        remedy = f"pass classes={shown([-1, *occurring])} or classes={shown([*range(k)])}"
         raise InputError.at("y", f"indices of {k} columns", got, remedy)
     if classes is None and not set(occurring) <= set(range(k)):
-        # Names of columns settle their order; other classes, k of them, are taken in sorted order.
+        # Names of columns determine the order; otherwise k numbers are sorted.
         if names is not None and set(occurring) <= set(names.tolist()):
             columns = names
         elif not is_numeric:
-            # The order of the alphabet is a guess, which no later error would betray.
+            # Alphabetical order would be a guess, and no later error would reveal a wrong one.
             expected = "column indices, or names of the columns of X"
             expected += "" if names is None else f", {shown(names.tolist())}"
-            got = f"{shown(occurring[:k])}, of which nothing tells the columns"
-            remedy = "make LabelBiasCorrector(classes=[...]), the class of each column in order"
+            got = f"{shown(occurring[:k])}, and their columns are unknown"
+            remedy = "use LabelBiasCorrector(classes=[...]), the class of each column in order"
             raise InputError.at("y", expected, got, remedy)
-        elif len(occurring) == k:  # such as 1 and 2, in their order
+        elif len(occurring) == k:  # numbers such as 1 and 2, in their order
             columns = distinct[~is_unknown]
     column_of = dict(zip(columns.tolist(), range(k), strict=True))
     without_column = [name for name in occurring if name not in column_of]
@@ -353,12 +354,12 @@ def class_columns(
         if needed or not is_numeric or classes is not None:
             expected = f"classes of the {k} columns of X, {shown(columns.tolist())}"
             got = f"{len(occurring)} classes with {shown(without_column[0])} among them"
-            remedy = "give classes=[...], the class of each column in order"
+            remedy = "pass classes=[...], the class of each column in order"
             raise InputError.at("y", expected, got, remedy)
         warnings.warn(
-            f"y: the class {without_column[0]} has no column in X, whose columns are "
-            f"{columns.tolist()}, so that no prediction for its rows is right; give classes=[...] "
-            "if it has.",
+            f"y: the class {without_column[0]} has no column in X. The columns are "
+            f"{columns.tolist()}, so no prediction for its rows is right; pass classes=[...] "
+            "if it has a column.",
             stacklevel=callers_level(),
         )
     column_of_distinct = [column_of.get(name, -1) for name in distinct.tolist()]

@@ -1,4 +1,4 @@
-"""BC as the last layer of a Flax network: its bias is a running estimate, kept as by BatchNorm."""
+"""A Flax layer that applies BC; its bias is a running estimate, similar to BatchNorm's."""
 
 import jax.numpy as jnp
 from flax import nnx
@@ -13,13 +13,13 @@ from batch_calibration.typing import Scores
 class BatchCalibration(nnx.Module):
     """Subtracts the running mean log-probability of each label: s_ij - gamma b_j (eq. 3 and 4).
 
-    It is called, trained and evaluated as `nnx.BatchNorm` is. While training (`train()`, the
-    default) each call takes its batch into the estimate, which it keeps in `nnx.BatchStat`
-    variables, and corrects the batch with it, as the causal stream does; in evaluation (`eval()`)
-    the estimate stays as it is. Under `nnx.jit` the variables change as they do outside. It
-    corrects one context at a time: `recommend_together` pools the label shares of several, which a
-    running mean cannot. Under plain `jax.jit` variables are arguments and results, as in every
-    layer with statistics:
+    Call, train and evaluate it like `nnx.BatchNorm`. In training mode (`train()`, the default),
+    each call adds its batch to the estimate in `nnx.BatchStat` variables, then corrects the batch
+    with the new estimate, like the causal stream. In evaluation mode (`eval()`), the estimate stays
+    fixed. The variables change in the same way inside `nnx.jit`. The layer corrects one context at
+    a time; `recommend_together` pools the label shares of several contexts, which a running mean
+    cannot do. Under plain `jax.jit`, variables are arguments and results, as for every layer with
+    statistics:
 
         graph, state = nnx.split(layer)
 
@@ -31,15 +31,15 @@ class BatchCalibration(nnx.Module):
         scores, state = step(state, log_probs)
         nnx.update(layer, state)
 
-    Unlike BatchNorm's, the estimate is the mean of all rows seen (eq. 3) and no moving average, so
-    there is no momentum. Two devices' estimates become one by
-    `batch_calibration.calibration.running.merge`, and `remember` puts it back.
+    Unlike BatchNorm's, the estimate is the mean of all rows seen (eq. 3), not a moving average, so
+    there is no momentum. `batch_calibration.calibration.running.merge` combines the estimates of
+    two devices, and `remember` stores the result.
 
     Args:
         labels: k.
         strength: gamma.
-        per_batch: mini-batches weigh alike, as eq. 3 says literally, instead of rows.
-        use_running_average: whether the estimate stays as it is; `train()` and `eval()` set it.
+        per_batch: Gives mini-batches the same weight, as eq. 3 states literally, instead of rows.
+        use_running_average: Keeps the estimate fixed; `train()` and `eval()` set it.
 
     >>> layer = BatchCalibration(2)
     >>> layer(jnp.array([[-1.0, -3.0], [-2.0, -2.5]])).tolist(), layer.seen.count.item()
@@ -63,16 +63,16 @@ class BatchCalibration(nnx.Module):
         self.rest = nnx.BatchStat(start.rest)
         self.strength = strength
         self.per_batch = per_batch
-        # The name by which nnx's train(), eval() and view() know layers with running statistics.
+        # nnx's train(), eval() and view() recognize layers with statistics by this attribute.
         self.use_running_average = use_running_average
 
     @property
     def seen(self) -> Running:
-        """The estimate the layer holds."""
+        """The estimate of the layer."""
         return Running(self.mean[...], self.count[...], self.rest[...])
 
     def remember(self, seen: Running) -> None:
-        """Replaces the estimate the layer holds."""
+        """Replaces the estimate of the layer."""
         self.mean[...] = seen.mean
         self.count[...] = seen.count
         self.rest[...] = seen.rest
@@ -84,11 +84,11 @@ class BatchCalibration(nnx.Module):
         *,
         weight: ArrayLike | None = None,
     ) -> Scores:
-        """The corrected scores [m k] of a batch.
+        """Returns the corrected scores [m k] of a batch.
 
         Args:
             log_probs: [m k], in nats.
-            use_running_average: for this call, whether the estimate stays as it is; None for what
+            use_running_average: Keeps the estimate fixed in this call; None uses the mode that
                 `train()` or `eval()` set.
             weight: [m]; rows of weight 0 do not enter the estimate.
         """
@@ -97,7 +97,7 @@ class BatchCalibration(nnx.Module):
         if use_running_average is None:
             use_running_average = self.use_running_average
         if not use_running_average:
-            # The batch itself included.
+            # The new estimate includes the batch itself.
             seen = running.update(seen, rows, weights, per_batch=self.per_batch)
             self.remember(seen)
         return shift.apply(shift.Shift(seen.mean, jnp.float32(self.strength)), rows)

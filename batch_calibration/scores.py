@@ -1,4 +1,4 @@
-"""The score table: what a model said about rows under one context, in memory and on disk."""
+"""The score table: a model's scores of rows in one context, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ from batch_calibration.errors import InputError, answering, shown, step
 from batch_calibration.files import Json, WrongJson, parse_json, read_as, retry, write_whole
 
 FORMAT = 2
-"""Of the file: a header, the arrays, and as the last array the SHA-256 of all bytes before it."""
-KEY = "batch_calibration"  # where safetensors' own metadata hold the header
+"""Version of the file format: a header, the arrays, and the SHA-256 of all bytes before it."""
+KEY = "batch_calibration"  # key of the header in safetensors' metadata
 CHECKSUM, CHECKSUM_BYTES = "sha256", 32
 BLOCK_ARRAYS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
-"""Arrays of a block and their types."""
+"""Names and types of a block's arrays."""
 FILE_ROWS, FILLED = "file_rows", "filled"
-"""Keys of a block's spec: its rows' numbers in the file; [row, label] of scores filled in."""
+"""Keys of a block's spec: row numbers in the file; [row, label] of filled-in scores."""
 BALANCED, TRAIN_LABELS = "balanced", "train_labels"
 """Keys of a context: True if its task is balanced by design; counts [k] of the training file."""
 POOLED_AS = "pooled_as"
-"""Key of a context: its task where "task" is a name that tells it from others of the task."""
+"""Key of a context: its task, if "task" is a longer name that identifies one of several tables."""
 OUTSIDE_ID = ("model", "data", BALANCED, TRAIN_LABELS, POOLED_AS)
-"""Keys of a context that decide no score: names, and what is known of its labels."""
+"""Keys of a context that do not affect scores: names, and facts about its labels."""
 WHY_NO_LOG_PROBS = {
     "causal_lm": "", "transformers": "", "dual_encoder": "these are scaled cosines (dual_encoder)",
 }  # fmt: skip
-"""Kind of scorer -> why its scores are no log-probabilities over the vocabulary, "" where they are;
-the values of other kinds are looked at."""
+"""Kind of scorer -> the reason why its scores are no log-probabilities over the vocabulary; "" if
+they are. For other kinds, the values of the scores decide."""
 JsonLike = Json | Mapping[str, Json] | Sequence[Json]
-AGAIN = "delete it and score this context again: what is there already is not asked for again"
+AGAIN = "delete it and score this context again: stored scores are not requested again"
 
 
 def canonical(document: JsonLike) -> str:
-    """JSON with sorted keys and no spaces: the text that ids are hashes of."""
-    where, kinds = "what describes a score table", (TypeError, ValueError, RecursionError)
-    with answering(kinds, where, "JSON", "make it of texts, numbers, lists and dicts of Python"):
+    """Returns JSON with sorted keys and no spaces: the text from which ids are hashed."""
+    where, kinds = "the description of a score table", (TypeError, ValueError, RecursionError)
+    with answering(kinds, where, "JSON", "use only Python's texts, numbers, lists and dicts"):
         return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def digest(document: JsonLike) -> str:
-    """Sixteen hexadecimal digits of the SHA-256 of a value's canonical JSON."""
+    """Returns 16 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(document).encode()).hexdigest()[:16]
 
 
 def context_id(context: Mapping[str, Json]) -> str:
-    """The id of a context: the digest of all that decides its scores."""
+    """Returns the id of a context: the digest of everything that affects its scores."""
     return digest({key: context[key] for key in context if key not in OUTSIDE_ID})
 
 
@@ -63,11 +63,11 @@ class Block(NamedTuple):
     """Scores of one named set of rows.
 
     Attributes:
-      log_probs: `float32[n, k]`, nats, summed over each label's tokens.
-      labels: `int32[n]`, the gold label or -1 where it is unknown.
-      tokens: `int32[n]`, prompt tokens of each row.
-      row_ids: names that lead back to the texts.
-      spec: what made the rows (a digest of the texts, a probe's options), JSON-able.
+      log_probs: `float32[n, k]`, in nats, summed over each label's tokens.
+      labels: `int32[n]`, the gold labels; -1 is unknown.
+      tokens: `int32[n]`, the number of prompt tokens of each row.
+      row_ids: Ids that identify the rows' texts.
+      spec: How the rows were made (a digest of the texts, a probe's options), JSON-able.
     """
 
     log_probs: np.ndarray
@@ -82,13 +82,13 @@ class Block(NamedTuple):
 
     @property
     def file_rows(self) -> tuple[int, ...]:
-        """Each row's number in its file, from 0; gaps are rows of other contexts, or dropped."""
+        """The number of each row in its file, from 0; rows of other contexts leave gaps."""
         numbers = cast("list[int] | None", self.spec.get(FILE_ROWS))
         return tuple(numbers or range(len(self.row_ids)))
 
 
 class ScoreTable(NamedTuple):
-    """Everything one context's scores are: its description, its labels, its blocks of rows.
+    """The scores of one context: a description, label names, and blocks of rows.
 
     Example:
       >>> block = make_block([[-1.0, -2.0]], labels=[0])
@@ -108,7 +108,7 @@ class ScoreTable(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Hash of all that decides the numbers."""
+        """A hash of everything that affects the scores."""
         return context_id(self.context)
 
     @property
@@ -118,26 +118,26 @@ class ScoreTable(NamedTuple):
         return str(scorer.get("dtype") or "") if isinstance(scorer, dict) else ""
 
     def save(self, path: str | Path) -> None:
-        """Write the table whole or not at all: a temporary name, fsync, rename."""
+        """Writes the table by a temporary file, fsync and rename; no partial file can remain."""
         path = Path(path)
         check(self, str(path))
         arrays, blocks = {}, dict[str, Json]()
         for name, block in self.blocks.items():
             for array in BLOCK_ARRAYS:
-                # As safetensors writes memory as it lies.
+                # safetensors writes the memory of an array as it is, so it must be contiguous.
                 arrays[f"{name}.{array}"] = np.ascontiguousarray(getattr(block, array))
             blocks[name] = {"row_ids": list(block.row_ids), "spec": block.spec}
         described: dict[str, Json] = {"format": FORMAT, "id": self.id, "context": self.context}
         text = canonical({**described, "label_names": [*self.label_names], "blocks": blocks})
         expected = "a description of the table that can be read again"
         with answering(ValueError, path, expected, "correct it"):
-            read_as(Header, parse_json(text), "table")  # refused before it is written
+            read_as(Header, parse_json(text), "table")  # checked before the file is written
         write_whole(path, seal(arrays, text))
 
 
 @dataclass(frozen=True)
 class BlockHeader:
-    """The header of a block: what a file holds of it besides its arrays."""
+    """The header of a block: its data in a file, except its arrays."""
 
     row_ids: tuple[str, ...]
     spec: Mapping[str, object]
@@ -145,7 +145,7 @@ class BlockHeader:
 
 @dataclass(frozen=True)
 class Header:
-    """The header of a table: what a file holds of it besides its arrays."""
+    """The header of a table: its data in a file, except its arrays."""
 
     format: int
     id: str
@@ -155,37 +155,37 @@ class Header:
 
 
 def seal(arrays: Mapping[str, np.ndarray], header: str) -> bytes:
-    """A safetensors file whose last 32 bytes, an array too, are the SHA-256 of all others."""
-    # safetensors puts bytes behind wider numbers, so that the checksum stands last.
+    """Returns a safetensors file that ends with an array of 32 bytes, the SHA-256 of the rest."""
+    # safetensors puts bytes after wider numbers, so the checksum is the last array.
     arrays = {**arrays, CHECKSUM: np.zeros(CHECKSUM_BYTES, np.uint8)}
     content = safetensors.numpy.save(arrays, metadata={KEY: header})[:-CHECKSUM_BYTES]
     return content + hashlib.sha256(content).digest()
 
 
 def unseal(content: bytes) -> tuple[dict[str, np.ndarray], Json]:
-    """The arrays of a sealed file, and its header; whether the checksum is right is not looked at.
+    """Reads the arrays and the header of a sealed file, without a check of the checksum.
 
     Raises:
-        SafetensorError: it is truncated, or no safetensors file.
-        KeyError, TypeError, ValueError: it has no header of ours.
+        SafetensorError: The file is truncated or no safetensors file.
+        KeyError, TypeError, ValueError: The file has no header of this package.
     """
     arrays = safetensors.numpy.load(content)
-    size = int.from_bytes(content[:8], "little")  # of safetensors' own header
+    size = int.from_bytes(content[:8], "little")  # size of safetensors' own header
     return arrays, parse_json(json.loads(content[8 : 8 + size])["__metadata__"][KEY])
 
 
 def one_label_notes(task: object, labels: Iterable[int], names: Sequence[str]) -> tuple[str, ...]:
-    """A note where several rows all have one right label, as the first rows of a sorted file have.
+    """Returns a note if all labeled rows have the same label, as in the start of a sorted file.
 
     >>> one_label_notes("mine", [1, 1, -1], ["no", "yes"])
-    ("mine: all 2 labeled rows are 'yes', so no accuracy here tells what a correction is worth",)
+    ("mine: all 2 labeled rows are 'yes', so accuracies here do not measure a correction",)
     """
     known = [label for label in labels if label >= 0]
     if len(known) < 2 or len(set(known)) > 1:
         return ()
     return (
-        f"{task}: all {len(known):,} labeled rows are {names[known[0]]!r}, so no accuracy here "
-        "tells what a correction is worth",
+        f"{task}: all {len(known):,} labeled rows are {names[known[0]]!r}, so accuracies here "
+        "do not measure a correction",
     )
 
 
@@ -196,8 +196,8 @@ def make_block(
     row_ids: Sequence[str] | None = None,
     spec: Mapping[str, Json] | None = None,
 ) -> Block:
-    """A block from plain lists or arrays; what is not given is unknown (-1), 0, or numbered."""
-    with np.errstate(over="ignore"):  # `check` refuses what float32 cannot hold
+    """Makes a block from lists or arrays; labels default to -1, tokens to 0, ids to numbers."""
+    with np.errstate(over="ignore"):  # `check` refuses numbers too large for float32
         scores = np.asarray(read_numbers(log_probs, "log_probs"))
         scores = scores.astype(np.float32)
     n = len(scores)
@@ -211,24 +211,24 @@ def make_block(
 
 
 def load(path: str | Path) -> ScoreTable:
-    """Read a table; a damaged, foreign or inconsistent file is refused with a sentence.
+    """Reads a table; refuses a damaged, foreign or inconsistent file.
 
     Raises:
-        InputError: the file does not exist, or is not, bit for bit, what `ScoreTable.save` wrote.
+        InputError: The file does not exist, or differs from the bytes that `ScoreTable.save` wrote.
     """
     path = Path(path)
     content, arrays, document = _read_sealed(path)
     file_format = document.get("format") if isinstance(document, dict) else None
     if type(file_format) is int and file_format != FORMAT:
         raise InputError(
-            f"{path}: a score table of format {file_format}, this version reads {FORMAT}; move "
+            f"{path}: a score table of format {file_format}, but this version reads {FORMAT}; move "
             f"{path.parent} elsewhere and {step('score')} with the same settings and workdir, "
-            "which asks the model again; the version that wrote the old files still reads them."
+            "which scores with the model again; the version that wrote the files can read them."
         )
     if hashlib.sha256(content[:-CHECKSUM_BYTES]).digest() != content[-CHECKSUM_BYTES:]:
         raise InputError(
-            f"{path}: its checksum is not that of its bytes: the disk or a copy damaged it, or it "
-            f"was edited; {AGAIN}."
+            f"{path}: its checksum does not match its content: the disk or a copy damaged it, or "
+            f"it was edited; {AGAIN}."
         )
     try:
         header = read_as(Header, document, "header")
@@ -238,12 +238,12 @@ def load(path: str | Path) -> ScoreTable:
             spec = cast("dict[str, Json]", block.spec)
             blocks[name] = Block(log_probs, gold, tokens, block.row_ids, spec)
     except (KeyError, WrongJson) as error:
-        expected = f"a score table of this package, but its description lacks or misstates {error}"
+        expected = f"a score table of this package, but its description is wrong: {error}"
         raise InputError(where=path, expected=expected, remedy=AGAIN) from error
     table = ScoreTable(cast("dict[str, Json]", header.context), header.label_names, blocks)
     if header.id != table.id:
         raise InputError(
-            f"{path}: its id {header.id} is not the hash of its own description ({table.id}): "
+            f"{path}: its id {header.id} is not the hash of its description ({table.id}): "
             f"the file was edited; {AGAIN}."
         )
     check(table, str(path))
@@ -251,10 +251,10 @@ def load(path: str | Path) -> ScoreTable:
 
 
 def _read_sealed(path: Path) -> tuple[bytes, dict[str, np.ndarray], Json]:
-    """The bytes of a file, its arrays and its header."""
+    """Reads a file; returns its bytes, its arrays and its header."""
     kinds = (SafetensorError, KeyError, TypeError, ValueError)
     with (
-        answering(kinds, path, "a whole score table of this package", AGAIN),
+        answering(kinds, path, "a complete score table of this package", AGAIN),
         answering(OSError, path, "a score table that can be read", AGAIN),
         answering(FileNotFoundError, path, "a score table", "score it first"),
     ):
@@ -263,14 +263,13 @@ def _read_sealed(path: Path) -> tuple[bytes, dict[str, np.ndarray], Json]:
 
 
 def check(table: ScoreTable, where: str) -> None:
-    """Refuse blocks whose arrays disagree in shape, labels out of range, scores that are no number.
+    """Raises an error for inconsistent shapes, labels out of range, and scores that are no number.
 
-    `-inf`, and sentinels like it, are kept: whether they may be floored is the calibration's
-    decision.
+    `-inf` and similar sentinels are accepted here; the calibration decides whether to floor them.
     """
     k = len(table.label_names)
     if k < 2:
-        raise InputError(where=where, expected="two labels or more", got=list(table.label_names))
+        raise InputError(where=where, expected="two or more labels", got=list(table.label_names))
     for name, block in table.blocks.items():
         n = len(block.row_ids)
         at = f"{where}, block {name!r}"
@@ -285,14 +284,14 @@ def check(table: ScoreTable, where: str) -> None:
                 raise InputError.at(at, f"{array} of {np.dtype(kind)}, as make_block makes it", got)
         if n == 0:
             raise InputError(where=at, expected="at least one row", got="none")
-        too_high = find_impossible(block.log_probs)  # NaN too
+        too_high = find_impossible(block.log_probs)  # includes NaN
         if len(too_high):
             row, label = too_high[0]
             raise InputError(
                 f"{at}: the score of row {block.row_ids[row]}, label "
                 f"{table.label_names[label]!r} is {block.log_probs[row, label]} (and "
-                f"{len(too_high) - 1} more); one of these makes every mean of its label NaN or "
-                "infinite: score it again."
+                f"{len(too_high) - 1} more); one score like this makes every mean of its label NaN "
+                "or infinite: score it again."
             )
         if not ((block.labels >= -1) & (block.labels < k)).all():
             wrong = sorted(set(block.labels.tolist()) - set(range(-1, k)))

@@ -1,4 +1,4 @@
-"""The axis letters and the array types.
+"""Array types and their axis letters.
 
 Axes: `n` rows, `m` probe rows, `k` labels, `s` starts, `c` contexts, `g` strengths.
 Scores are natural logarithms (nats) of a label's probability given a prompt.
@@ -30,10 +30,10 @@ State = Any
 """State of a method's `fit`: a NamedTuple of arrays that only its own `apply` reads."""
 
 Container = Any
-"""Arrays that users give and get back: an array, a tensor, a list, a series, a frame."""
+"""Arrays that users pass and receive: an array, a tensor, a list, a series, a frame."""
 
 Prior = Sequence[float] | Float[AnyArray, "k"]
-"""The share of each label that one expects; an array may be traced."""
+"""The expected share of each label; an array may be traced."""
 
 Key = Shaped[jax.Array, "..."]
 """A `jax.random` key, new style (typed) or old (two words)."""

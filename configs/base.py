@@ -1,6 +1,7 @@
-"""Shared parts of all configs: the defaults of `batch_calibration.settings`, and differences.
+"""Shared parts of all configs: common settings, presets and sweeps.
 
-`batch_calibration/settings/__init__.py` says what each key means and when to change it.
+All other settings have the defaults of `batch_calibration.settings`; the file
+`batch_calibration/settings/__init__.py` explains each key and when to change it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -11,48 +12,48 @@ from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 from batch_calibration.settings import Settings
 
 LANGUAGE = PAPER_LANGUAGE
-"""The paper's tasks of text."""
+"""The paper's text tasks."""
 MINI = {"model": "mini", "data": "mini", "seeds": 5}
 """The embedded language model on the embedded suite."""
 IMAGES = {
     "scorer": "dual_encoder", "split": "test", "shots": 0, "scale": 0.0, "max_tokens": 77,
     "batch_size": 64,
 }  # fmt: skip
-"""CLIP, zero-shot: the checkpoint's own learned scale, and its own 77 positions."""
+"""Zero-shot CLIP, with the scale that the checkpoint learned and its 77 positions."""
 FEW_ROWS: dict[str, object] = {"limit": 16, "seeds": 1, "labeled_per_class": 4, "dc_texts": 4}
 """A small run on real rows."""
 SMOKE = {"smoke": FEW_ROWS}
-"""The presets of a study of real rows that has no other."""
+"""The presets of a study on real rows without other presets."""
 
 FLIPPED, HELD_OUT = {"demonstration_labels": "flipped"}, {"label_words": "held_out"}
 CONDITIONS: tuple[dict[str, str], ...] = (
     {}, {"demonstration_labels": "random"}, FLIPPED, {"label_words": "training"}, HELD_OUT,
     FLIPPED | HELD_OUT,
 )  # fmt: skip
-"""Labels and label words of demonstrations, as docs/results.md has them."""
+"""Labels and label words of demonstrations, as in docs/results.md."""
 
 
 def config(
     preset: str, presets: Mapping[str, Mapping[str, object]], /, **chosen: object
 ) -> ConfigDict:
-    """A locked config: the defaults, then `chosen`, then what the preset changes.
+    """Returns a locked config: the defaults, changed by `chosen` and then by the preset.
 
-    A preset "mini_smoke" is the small run of "mini" and changes its keys.
+    A preset "mini_smoke" is the small run of "mini": it changes the keys of "mini" further.
     """
     settings = Settings.of(**chosen)
     for name in _chain(preset, presets):
         settings = settings.replace(**presets[name])
-    # Locked before any override is applied: an unlocked one accepts a misspelled key.
+    # Locked before overrides are applied, because an unlocked config accepts misspelled keys.
     return ConfigDict(settings.flat()).lock()
 
 
 def is_smoke(preset: str) -> bool:
-    """Whether a preset of a config without others asks for the small run."""
+    """Checks whether a preset is the small run, in a config without other presets."""
     return bool(_chain(preset, ("smoke",)))
 
 
 def _chain(preset: str, presets: Collection[str]) -> list[str]:
-    """The presets whose changes are applied in turn for one of them; none for ""."""
+    """Returns the presets to apply in turn for one preset; an empty list for ""."""
     if preset not in ("", *presets):
         names = ", ".join(sorted(presets))
         raise ValueError(f"the config has no preset {preset!r}; there are: {names}")
@@ -61,21 +62,21 @@ def _chain(preset: str, presets: Collection[str]) -> list[str]:
 
 
 def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """One flat dict per context: the usual sweep, as `Settings.grid` has it."""
+    """Yields one flat dict per context, in the default sweep of `Settings.grid`."""
     for cell in Settings.of(**config.to_dict()).grid():
         yield {"task": cell.task, "seed": cell.seed}
 
 
 def sweep_shots(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """Each task with 0 to `config.shots` shots per class, each with each seed."""
+    """Yields each task with 0 to `config.shots` shots per class, each with each seed."""
     for task in config.tasks:
         for shots in range(config.shots + 1):
-            for seed in range(config.seeds if shots else 1):  # without shots nothing is drawn
+            for seed in range(config.seeds if shots else 1):  # Without shots, nothing is drawn.
                 yield {"task": task, "shots": shots, "seed": seed}
 
 
 def sweep_orders(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """Choices: `config.seeds` draws of one row in all. Orders: the 24 of one draw of four rows."""
+    """Yields `config.seeds` draws of one row in total, then 24 orders of a draw of four rows."""
     for task in config.tasks:
         for seed in range(config.seeds):
             yield {"task": task, "seed": seed, "selection": "total"}
@@ -84,7 +85,7 @@ def sweep_orders(config: ConfigDict) -> Iterator[dict[str, object]]:
 
 
 def sweep_demonstration_labels(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """No demonstrations; then 1, 2 and 4 shots, `config.shots` at most, of each condition."""
+    """Yields 0 shots, then each condition with 1, 2 and 4 shots, at most `config.shots`."""
     for task in config.tasks:
         yield {"task": task, "seed": 0, "shots": 0}
         for shots in (n for n in (1, 2, 4) if n <= config.shots):
@@ -94,7 +95,7 @@ def sweep_demonstration_labels(config: ConfigDict) -> Iterator[dict[str, object]
 
 
 def sweep_named(config: ConfigDict, key: str) -> Iterator[dict[str, object]]:
-    """The numbered templates or verbalizers of each task that has them, as RTE has ten."""
+    """Yields the numbered templates or verbalizers of each task, if any; RTE has ten of each."""
     for task in config.tasks:
         for name in getattr(TASKS[task], f"{key}s") if task in TASKS else ():
             yield {"task": task, "seed": 0, key: name}

@@ -3,10 +3,10 @@
 python -m experiments.evidence --config=configs/evidence_failure.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence.md
 
-Real rows are from 7 base models on MMLU and of 26 vision-language models, two or four options
-of them; simulated ones show what does not depend on a model. With 20,000 rows a cell for each
-model and most frequent label the noise of its rows is a tenth of a point. Expect BC's gain
-on two labels to turn into a loss at a share between 0.5 and 0.7.
+Real rows with two or four options are from 7 base models on MMLU and 26 vision-language models.
+Simulated rows show effects that do not depend on a model. With 20,000 rows in a cell for each model
+and most frequent label, the noise of the rows is a tenth of a point. Expect BC's gain on two labels
+to turn into a loss at a share between 0.5 and 0.7.
 """
 
 from ml_collections import ConfigDict
@@ -15,7 +15,7 @@ from configs import base
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """The whole grid; `:smoke` is a corner of it."""
+    """Configures the whole grid, or with `:smoke` a corner of it."""
     smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "failure",
@@ -29,8 +29,8 @@ def get_config(preset: str = "") -> ConfigDict:
         "simulated_strengths": (0.0, 1.0, 2.0, 4.0),
         "rows": 20_000,
         "simulated_draws": 4,
-        "told": 100,  # the batch size of the tables in words
-        # Those in closed form: others take an hour with as many rows.
+        "told": 100,  # batch size of the tables and sentences
+        # These methods have a closed form; others take an hour with this number of rows.
         "methods": ("bc", "bc_mean_prob", "bc_prob_shift", "bc_shrunk"),
         "seed": 0,
     })  # fmt: skip

@@ -1,13 +1,13 @@
-"""The gain that three numbers of the scores let expect, against the gain measured on other rows.
+"""Gain predicted from three numbers of the scores, against the gain measured on other rows.
 
 python -m experiments.score --config=configs/mini.py --workdir=W/mini
 python -m experiments.score --config=configs/mini.py --config.model=mini_small --workdir=W/small
 python -m experiments.evidence --config=configs/evidence_law.py --config.embedded=W/mini,W/small \
     --scores=../shared/scores --workdir=W/evidence --page=docs/when-it-helps.md
 
-Every two labels of every pool, eleven shares, five sizes: 19,470 cells of 33 models, and then of
-single tasks and other models. Expect R² above 0.9 and the sign right in 99 % of the cells beyond a
-point.
+Each pair of labels of each pool, with eleven shares and five sizes, gives 19,470 cells of 33
+models. Further cells are from single tasks and other models. Expect R² above 0.9 and the right sign
+in 99 % of the cells with a gain or loss beyond a point.
 """
 
 from ml_collections import ConfigDict
@@ -16,7 +16,7 @@ from configs import base
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """All pools; `:smoke` is a few cells of one set."""
+    """Configures all pools, or with `:smoke` a few cells of one set."""
     smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "law",

@@ -1,11 +1,11 @@
-"""Every method on every context of real models, with gold labels: which one helps where.
+"""Every method on every context of real models, with gold labels: which method helps where.
 
 python -m experiments.evidence --config=configs/evidence_real.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence.md
 
-The first set alone, 7 models x 56 subjects: --config.sets=mmlu. 32 labeled rows a context are what
-a person would label by hand. Expect BC to gain on MMLU and on OOD-CV's
-four options, and to lose wherever an option is never right.
+`--config.sets=mmlu` takes only the first set, 7 models x 56 subjects. The 32 labeled rows per
+context are few enough to label by hand. Expect BC to gain on MMLU and on OOD-CV's four options, and
+to lose on sets with an option that is never right.
 """
 
 from ml_collections import ConfigDict
@@ -18,7 +18,7 @@ BATCHES = ("mmlu_batch", "mmlu_neverA_batch", "mmlu_neverB_batch")
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """All sets; `:smoke` is one of them and three methods."""
+    """Configures all sets, or with `:smoke` one set and three methods."""
     smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "real",

@@ -1,4 +1,4 @@
-"""Gains of `recommend`, with labels and without, on sources that chose none of its constants.
+"""Gains of `recommend`, with and without labels, on sources not used to set its constants.
 
 python -m experiments.score --config=configs/mini.py --workdir=W/mini
 python -m experiments.score --config=configs/mini.py --config.model=mini_small --workdir=W/small
@@ -6,9 +6,10 @@ python -m experiments.evidence --config=configs/evidence_recommend.py \
     --config.embedded=W/mini,W/small --scores=../shared/scores --workdir=W/evidence \
     --page=docs/evidence-recommend.md
 
-Sources: seven base models on MMLU, by subject and whole, also with A or B never right; 26
-vision-language models on MMBench and OOD-CV with four and six letters; draws of these with uneven
-shares; GPT-2 on BEAR; LLaMA-13B with ten demonstrations; both models of the embedded suite.
+The sources are seven base models on MMLU, by subject and as a whole, also with A or B never right;
+26 vision-language models on MMBench and OOD-CV with four and six letters; draws from these sources
+with unequal label shares; GPT-2 on BEAR; LLaMA-13B with ten demonstrations; and both models of the
+embedded suite.
 """
 
 from ml_collections import ConfigDict
@@ -17,7 +18,7 @@ from configs import base
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """All sources; `:smoke` is two."""
+    """Configures all sources, or with `:smoke` two of them."""
     smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "recommend",

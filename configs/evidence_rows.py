@@ -1,10 +1,10 @@
-"""Rows that a bias needs: its error in nats, and accuracy, against the rows learned from.
+"""Number of rows that a bias needs: its error in nats, and accuracy, by the number of probe rows.
 
 python -m experiments.evidence --config=configs/evidence_rows.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence.md
 
-Sizes stand evenly on a logarithmic axis; 20 draws of each size and model. Expect the error of BC's
-bias to fall as one over the square root of the rows.
+The sizes are evenly spaced on a logarithmic axis, with 20 draws for each size and model. Expect the
+error of BC's bias to fall with one over the square root of the number of rows.
 """
 
 from ml_collections import ConfigDict
@@ -13,7 +13,7 @@ from configs import base
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """All sizes; `:smoke` is three of them."""
+    """Configures all sizes, or with `:smoke` two of them."""
     smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "rows",

@@ -1,11 +1,11 @@
-"""Labels are not equal: a bias learned on one sample and applied to another with other shares.
+"""Unequal labels: a bias learned on one sample and applied to another with other label shares.
 
 python -m experiments.evidence --config=configs/evidence_shares.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence.md
 
-1,000 rows a sample: the noise of the bias itself is small compared with the effect of the
-shares. Expect a bias learned at equal shares to gain about 2 points on MMLU wherever it is
-applied, and one learned and applied at a share of 0.9 to lose 15.
+With 1,000 rows per sample, the noise of the bias is small compared with the effect of the shares.
+Expect a bias learned at equal shares to gain about 2 points on MMLU at all shares, and a bias
+learned and applied at a share of 0.9 to lose 15.
 """
 
 from ml_collections import ConfigDict
@@ -14,7 +14,7 @@ from configs import base
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """All pairs of shares; `:smoke` is three of them."""
+    """Configures all pairs of shares, or with `:smoke` the pairs of three shares."""
     smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "shares",

@@ -2,8 +2,8 @@
 
 python -m experiments.score --config=configs/mini.py --workdir=W
 
-Expect on average ICL 77.1, CC 65.2, DC 77.5, PC 78.9, BC 79.4 %; 65 contexts, 55,800 prompts, 114 s
-of processor time.
+Expect on average ICL 77.1, CC 65.2, DC 77.5, PC 78.9, BC 79.4 %. The 65 contexts with 55,800
+prompts take 114 s of processor time.
 """
 
 from ml_collections import ConfigDict
@@ -15,5 +15,5 @@ SMOKE = {"tasks": ("sst2", "mnli"), "limit": 40, "seeds": 1, "labeled_per_class"
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """The whole study, or with `:smoke` a small run."""
+    """Configures the whole study, or with `:smoke` a small run."""
     return base.config(preset, {"smoke": SMOKE}, tasks=base.LANGUAGE, **base.MINI)

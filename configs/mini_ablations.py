@@ -1,10 +1,11 @@
-"""Which property of the pretraining text causes which bias: one small model for each knob.
+"""Which property of the pretraining text causes which bias: one small model per property.
 
 python -m experiments.ablate_mini --config=configs/mini_ablations.py --workdir=W
 
 Expect one cause for each bias: preferred labels for the majority bias (1.12 nats, 0.06 without
-them), unequal frequencies for the common-token bias, runs of labels for the recency bias; with all
-of it turned off ICL 78.1 and BC 78.6 %, with it 65.1 and 69.5 %. docs/mini.md has the table.
+them), unequal frequencies for the common-token bias, and runs of labels for the recency bias.
+Without all properties, expect ICL 78.1 and BC 78.6 %; with them, 65.1 and 69.5 %. docs/mini.md has
+the table.
 """
 
 from ml_collections import ConfigDict
@@ -25,7 +26,7 @@ RECIPES = {
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """Six knobs turned off one at a time, all of them, and none; `:smoke` is too short to learn."""
+    """Configures one run per recipe; the runs of `:smoke` are too short to learn."""
     smoke = base.is_smoke(preset)
     config = ConfigDict()
     config.base = "configs/train_mini.py"

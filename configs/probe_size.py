@@ -4,11 +4,11 @@ python -m experiments.score --config=configs/probe_size.py \
     --config.model=DIR --config.data=DATA --workdir=W
 python -m experiments.calibrate --config=configs/probe_size.py --workdir=W
 
-These are contexts of configs/main_table.py; how many rows BC and PC see is chosen afterward. The
-paper's BC is within noise of its best from about 10 rows on.
+The contexts belong to configs/main_table.py; calibration sets the numbers of rows that BC and PC
+see. The paper's BC is within noise of its best accuracy from about 10 rows on.
 
-`--config=configs/probe_size.py:mini` are contexts of configs/mini.py; the axis ends at their 500
-test rows. In both, bc_running also sees the rows in 100 random orders.
+`--config=configs/probe_size.py:mini` takes contexts of configs/mini.py; the axis ends at their 500
+test rows. In both studies, bc_running also sees the rows in 100 random orders.
 """
 
 from ml_collections import ConfigDict
@@ -25,7 +25,10 @@ SMALL = {"limit": 40, "seeds": 1, "labeled_per_class": 16}
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """On real rows, with `:mini` on the embedded suite; `:smoke`, `:mini_smoke`: small runs."""
+    """Configures the study on real rows, or with `:mini` on the embedded suite.
+
+    `:smoke` and `:mini_smoke` are small runs.
+    """
     return base.config(
         preset,
         {"smoke": base.FEW_ROWS, "mini": MINI, "mini_smoke": SMALL},

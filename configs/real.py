@@ -2,9 +2,9 @@
 
 python -m experiments.score --config=configs/real.py --workdir=runs/real
 
-SmolLM2-135M-Instruct on 200 rows a domain; `make real` (experiments/real.py) fetches both and does
-all steps. Asked are the test rows and the probe inputs of CC and DC alone: a labeled set would
-double the time. Expect BC to be ahead of ICL, and to vary less with the draw of demonstrations.
+SmolLM2-135M-Instruct scores 200 rows per domain; `make real` (experiments/real.py) downloads both
+and runs all steps. The model scores only the test rows and the probe inputs of CC and DC, because a
+labeled set would double the time. Expect BC to exceed ICL and to vary less between draws.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ METHODS = (
     "pc_raw", "bc_shrunk", "bc_empirical_bayes", "bc_pooled_shares", "ensemble", "prior_matching",
     "otter", "sld_em",
 )  # fmt: skip
-"""Methods that learn from the test rows or the probe inputs of CC and DC; no other is asked."""
+"""Methods that learn from the test rows or from the probe inputs of CC and DC."""
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """The four domains, or with `:smoke` a few rows of one."""
+    """Configures the four domains, or with `:smoke` a few rows of one."""
     tasks = tuple(f"{FOLDER}/{name}.toml" for name in DOMAINS)
     smoke = base.FEW_ROWS | {"tasks": tasks[:1], "shots": 1, "labeled_per_class": 0}
     return base.config(
@@ -42,7 +42,7 @@ def get_config(preset: str = "") -> ConfigDict:
 
 
 def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """Each task with 0, 1 and 4 shots per class, `config.shots` at most, each with each seed."""
+    """Yields each task and seed with 0, 1 and 4 shots per class, at most `config.shots`."""
     for task in config.tasks:
         for shots in (number for number in SHOTS if number <= config.shots):
             for seed in range(config.seeds if shots else 1):

@@ -1,12 +1,13 @@
-r"""The paper's study on a small real model: 13 tasks and three more, all that it varies, 200 rows.
+r"""The paper's study on a small real model: 13 tasks and three more, all variations, 200 rows.
 
 python -m experiments.score --config=configs/real_paper.py --config.data=DATA --workdir=W
 python -m experiments.calibrate --config=configs/probe_size.py --tasks=rte,sst2 --shots=1 \
     --workdir=W
 
-SmolLM2-135M-Instruct, as `python -m experiments.real` fetches it. Of each task: 0 to 4 shots with
-five draws; one shot as chat, too; of RTE and SST-2 the axes of configs/robustness.py. 516 contexts,
-about 100,000 prompts: minutes on a GPU, hours on two cores. docs/results-real.md has one shot.
+`python -m experiments.real` downloads SmolLM2-135M-Instruct. Each task has 0 to 4 shots with five
+draws, and one shot as chat; RTE and SST-2 also have the axes of configs/robustness.py. The 516
+contexts with about 100,000 prompts take minutes on a GPU and hours on two cores.
+docs/results-real.md has the results at one shot.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ VARIED = ("rte", "sst2")
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """The whole study, or with `:smoke` a small run."""
+    """Configures the whole study, or with `:smoke` a small run."""
     return base.config(
         preset,
         base.SMOKE,
@@ -36,9 +37,9 @@ def get_config(preset: str = "") -> ConfigDict:
 
 
 def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """The shots of each task, one shot as chat, and one choice of the prompt at a time."""
+    """Yields the shots of each task, one shot as chat, and one choice of the prompt at a time."""
     for cell in base.sweep_shots(config):
-        # BCL, which the paper has at one shot.
+        # BCL needs a labeled set; the paper reports it only at one shot.
         yield cell | ({"labeled_per_class": 16} if cell["shots"] == 1 else {})
     for task in config.tasks:
         for seed in range(config.seeds):

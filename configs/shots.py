@@ -1,14 +1,15 @@
-r"""The paper's figure of shots (Fig. 6): 0 to 4 per class, 5 seeds (one where there is no shot).
+r"""The paper's figure of shots (Fig. 6): 0 to 4 per class, 5 seeds (one without shots).
 
 python -m experiments.score --config=configs/shots.py \
     --config.model=DIR --config.data=DATA --workdir=W
 
-`config.shots` is the most shots per class. No labeled set: its rows would double the cost, and the
-figure has no BCL. Expect all methods to gain with shots, and ICL and BC to come nearer.
+`config.shots` is the maximum number of shots per class. There is no labeled set, because its rows
+would double the cost and the figure has no BCL. Expect all methods to gain with more shots, and the
+difference between ICL and BC to shrink.
 
-`--config=configs/shots.py:mini` asks the embedded model about three tasks; contexts of one shot are
-those of configs/mini.py. Expect BC ahead of ICL or level with it (SST-2 at three shots is 0.9
-points behind), and MNLI to rise up to two shots and to fall beyond; docs/mini.md has the table.
+`--config=configs/shots.py:mini` scores three tasks with the embedded model; its contexts with one
+shot belong to configs/mini.py. Expect BC to exceed or equal ICL (except for SST-2 at three shots,
+0.9 points below), and MNLI to rise up to two shots and then to fall; docs/mini.md has the table.
 """
 
 from ml_collections import ConfigDict
@@ -20,7 +21,10 @@ MINI = base.MINI | {"tasks": ("sst2", "mnli", "qnli"), "over_long": "error"}
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """On real rows, with `:mini` on the embedded suite; `:smoke`, `:mini_smoke`: small runs."""
+    """Configures the study on real rows, or with `:mini` on the embedded suite.
+
+    `:smoke` and `:mini_smoke` are small runs.
+    """
     few = base.FEW_ROWS | {"shots": 2, "seeds": 2, "labeled_per_class": 0}
     return base.config(
         preset,

@@ -1,9 +1,10 @@
-"""Training of the mini language model.
+"""Trains the mini language model.
 
 python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --workdir=W
 
-Eleven stages, about 10,700 steps, an hour on two cores; docs/mini.md says why each is there, what
-was tried instead and what the shipped checkpoint reaches (ICL 77.1, BC 79.4 % at 1 shot).
+The eleven stages have about 10,700 steps and take an hour on two cores. The shipped checkpoint
+reaches ICL 77.1 and BC 79.4 % at 1 shot. docs/mini.md gives the reason for each stage and the
+alternatives that were tried.
 """
 
 from ml_collections import ConfigDict
@@ -22,17 +23,18 @@ def stage(
     steps: int, rows: int, length: int, mix: dict[str, float], shots: int, hardest: int,
     rate: tuple[float, float], gate: tuple[tuple[str, ...], float] | None = None, **knobs: object,
 ) -> dict[str, object]:  # fmt: skip
-    """One stage, as `TextStage` says; knobs are the text's settings that differ in it.
+    """Returns one stage in the form of `TextStage`.
 
-    `mix` gives tasks and their shares, `shots` and `hardest` are as `documents.Recipe` says.
+    `mix` maps tasks to their shares, `documents.Recipe` explains `shots` and `hardest`, and `knobs`
+    are settings of the text that differ in this stage.
     """
     return {"steps": steps, "rows": rows, "length": length, "mix": mix, "shots": shots,
             "hardest": hardest, "rate": rate, "gate": gate, **knobs}  # fmt: skip
 
 
-# Whether two texts mean the same is learned abruptly, and only where the loss falls by little else:
-# first of two words, then of two sentences in plain examples; then come the harder grades and the
-# other tasks, and last the few-shot documents with all that makes them biased.
+# The model learns abruptly whether two texts mean the same, and only if little else lowers the
+# loss. The stages therefore begin with two words and continue with two sentences in plain examples.
+# Harder grades and other tasks follow. Few-shot documents with all causes of bias come last.
 STAGES: tuple[dict[str, object], ...] = (
     stage(
         2000, 24, 128, {"thesaurus": 1.0, "prose": 1.0}, 1, 1, (2e-3, 2e-3), (("thesaurus",), 0.3)
@@ -43,8 +45,8 @@ STAGES: tuple[dict[str, object], ...] = (
     stage(1500, 12, 288, ALL, 4, 3, (1e-3, 5e-4), reach=576),
     stage(1000, 6, 576, ALL, 4, 3, (5e-4, 5e-5), reach=576),
 )
-# From here on the network has two more layers and reads from the demonstrations which word stands
-# for which label. Their heads are first shown where to look, and last left to the text alone.
+# From here on, the network has two more layers and learns from the demonstrations which word means
+# which label. A loss on attention first guides the heads of these layers; the last stages omit it.
 MATCHED = dict.fromkeys(("sst2", "boolq", "rte", "mrpc", "qnli", "mnli"), 1.0)
 OTHERS = dict.fromkeys((*INFERENCE[1:], "qqp", "copa", "wic", "prose"), 0.5)
 EVERY = dict.fromkeys(("sst2", *INFERENCE, *PAIRS, "topics"), 1.0) | {"prose": 0.7}
@@ -82,7 +84,7 @@ SMOKE = (
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """The full run, or with `:smoke` a few seconds of it."""
+    """Configures the full run, or with `:smoke` a few seconds of it."""
     smoke = base.is_smoke(preset)
     config = ConfigDict()
     config.seed = 0

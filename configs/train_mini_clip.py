@@ -1,24 +1,24 @@
-"""Training of the tiny CLIP.
+"""Trains the tiny CLIP.
 
 python -m experiments.train_mini_clip --config=configs/train_mini_clip.py --out=DIR --workdir=W
 
 The shipped checkpoint took these 5,000 steps of 128 pairs, 27 minutes on two cores. Expect ICL 46.0
-and BC 52.3 % on the drawn images of configs/vision.py:mini; docs/mini.md says what was tried.
+and BC 52.3 % on the drawn images of configs/vision.py:mini. docs/mini.md lists the alternatives.
 """
 
 from ml_collections import ConfigDict
 
 from configs import base
 
-# Digits and textures are learned last, land at once.
+# Digits and textures get larger shares because they are learned last; land is learned at once.
 MIX = (*("svhn",) * 4, *("dtd",) * 3, "clevr", "eurosat")
-# Steps, pairs a step, image tasks.
+# Number of steps, pairs per step, and image tasks of each stage.
 STAGES = ((5000, 128, MIX),)
 SMOKE = ((40, 32, MIX),)
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """The full run, or with `:smoke` a few seconds of it."""
+    """Configures the full run, or with `:smoke` a few seconds of it."""
     smoke = base.is_smoke(preset)
     config = ConfigDict()
     config.seed = 0

@@ -1,9 +1,9 @@
-"""Training of the small mini language model: half the parameters, on less of the same text.
+"""Trains the small mini language model: half the parameters, on less of the same text.
 
 python -m experiments.train_mini --config=configs/train_mini_small.py --out=DIR --workdir=W
 
-The shipped checkpoint took 4,199 steps, 81 minutes of two busy cores. Expect ICL 64.3 and BC 68.0 %
-at 1 shot, and COPA and WiC at chance (docs/mini.md).
+The shipped checkpoint took 4,199 steps, 81 minutes on two busy cores. Expect ICL 64.3 and BC 68.0 %
+at 1 shot, and chance accuracy on COPA and WiC (docs/mini.md).
 """
 
 from ml_collections import ConfigDict
@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from configs import train_mini
 from configs.train_mini import ALL, FIRST, PLAIN, stage
 
-# The first stages of configs/train_mini.py; a gate ends a stage early, the others are shorter.
+# The first stages of configs/train_mini.py. A gate may end a stage early; the others are shorter.
 STAGES = (
     stage(
         3000, 24, 128, {"thesaurus": 1.0, "prose": 1.0}, 1, 1, (2e-3, 2e-3), (("thesaurus",), 0.3)
@@ -23,7 +23,7 @@ STAGES = (
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """The full run, or with `:smoke` a few seconds of it."""
+    """Configures the full run, or with `:smoke` a few seconds of it."""
     config = train_mini.get_config(preset).copy_and_resolve_references()
     with config.unlocked():
         config.cpu_devices = 1

@@ -4,13 +4,13 @@ python -m experiments.score --config=configs/vision.py \
     --config.model=DIR --config.data=DATA --workdir=W
 
 Zhou et al. 2024 with CLIP ViT-B/16, ZS / ZS+BC: SVHN 18.0 / 35.0, EuroSAT 47.8 / 54.7, UCF101
-66.7 / 66.0, CLEVR 14.7 / 29.2, Aircraft 24.8 / 22.3, DTD 44.4 / 41.7. `--config.template=2` takes
-another statement, `=ensemble` all of them, `--config.classes=present` only the classes that DATA
-has images of; docs/your-checkpoint.md says where images are looked for.
+66.7 / 66.0, CLEVR 14.7 / 29.2, Aircraft 24.8 / 22.3, DTD 44.4 / 41.7. `--config.template=2` uses
+another statement, `=ensemble` all statements, and `--config.classes=present` only the classes with
+images in DATA; docs/your-checkpoint.md describes the folders of images.
 
-`--config=configs/vision.py:mini` scores four tasks of drawn images with the embedded tiny CLIP. Of
-DTD's 47 textures twelve are drawn, so only those present are scored. Expect on average ICL 45.9 and
-BC 52.3 %, with CLEVR losing 6.8 points; 14 s on two cores.
+`--config=configs/vision.py:mini` scores four tasks of drawn images with the embedded tiny CLIP. The
+images show only twelve of DTD's 47 textures, and only these classes are scored. Expect on average
+ICL 45.9 and BC 52.3 %, with a loss of 6.8 points on CLEVR. The run takes 14 s on two cores.
 """
 
 from ml_collections import ConfigDict
@@ -28,7 +28,10 @@ DRAWN = {
 
 
 def get_config(preset: str = "") -> ConfigDict:
-    """On real rows, with `:mini` on the embedded suite; `:smoke`, `:mini_smoke`: small runs."""
+    """Configures the study on real rows, or with `:mini` on the embedded suite.
+
+    `:smoke` and `:mini_smoke` are small runs.
+    """
     return base.config(
         preset,
         {"smoke": SMALL, "mini": DRAWN, "mini_smoke": SMALL},

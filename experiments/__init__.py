@@ -1,10 +1,10 @@
-"""Programs of studies with configs, and the studies of this repository."""
+"""Programs that run studies from configs, and the studies of this repository."""
 
 import importlib.util
 import sys
 
 NEEDED = ("absl", "ml_collections", "flax", "rich", "platformdirs")
-"""Of the extra "experiments"; without them a program would end in a traceback."""
+"""Packages of the extra "experiments". Checked here so that no program ends in a traceback."""
 
 _missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 if _missing:

@@ -1,4 +1,4 @@
-"""Which property of the pretraining text causes which bias: train without it, and measure.
+"""Measures which property of the pretraining text causes which bias, by training without it.
 
 python -m experiments.ablate_mini --config=configs/mini_ablations.py --workdir=W
 """
@@ -16,8 +16,8 @@ flags.mark_flag_as_required("config")
 
 
 def main() -> None:
-    """Train, measure, and print the table."""
-    # Here, as JAX takes a second to load and flags need none of it.
+    """Trains and measures each ablation, and prints the table."""
+    # Imported here because JAX takes a second to load and parsing the flags does not need it.
     from experiments.pretrain import ablations
 
     print(ablations.run(CONFIG.value, Path(WORKDIR.value)))

@@ -1,4 +1,4 @@
-"""Whether a model reads its demonstrations, from contexts scored with configs/demo_labels.py.
+"""Checks whether a model reads its demonstrations, on scores of configs/demo_labels.py.
 
 python -m experiments.demonstration_labels --workdir=W
 """
@@ -11,7 +11,7 @@ WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records",
 
 
 def main() -> None:
-    """Write tables and figures into W/demonstration_labels; print the tables."""
+    """Writes tables and figures into W/demonstration_labels, and prints the tables."""
     from experiments.evidence import demonstration_labels
 
     demonstration_labels.run(WORKDIR.value)

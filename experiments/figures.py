@@ -1,4 +1,4 @@
-"""Figures of a study: gains, prompts, decision boundaries, curves, as PNG and PDF.
+"""Draws the figures of a study as PNG and PDF: gains, prompts, decision boundaries, curves.
 
 python -m experiments.figures --workdir=W
 """
@@ -10,12 +10,12 @@ from experiments.guard import guarded, parse_flags
 
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
 TASKS = flags.DEFINE_integer(
-    "boundary_tasks", 2, "tasks in the figure of boundaries", lower_bound=0
+    "boundary_tasks", 2, "number of tasks in the figure of boundaries", lower_bound=0
 )
 
 
 def main() -> None:
-    """Draw every figure in the catalogue."""
+    """Draws every figure in the catalogue."""
     studies.draw_figures(WORKDIR.value, boundary_tasks=TASKS.value)
 
 

@@ -1,4 +1,4 @@
-"""Answers mistakes in flags and configs, and all else that a user can correct, in a sentence."""
+"""Turns mistakes in flags and configs, and other user errors, into one-sentence messages."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ from batch_calibration.settings import (
     keys,
 )
 
-# The flags that the functions below define are those of the program that calls them.
+# absl counts the flags defined below as flags of the calling program, not of this module.
 flags.disclaim_key_flags()
 
 CONFIG = re.compile(r"--?config(?:=(.*))?")
@@ -27,9 +27,9 @@ OVERRIDE = re.compile(r"--?config\.(\w+)(?:=.*)?", re.S)
 
 
 def parse_flags(arguments: Sequence[str]) -> list[str]:
-    """The parser of flags for `app.run`; a mistake is one sentence and exit code 2."""
+    """Parses flags for `app.run`; on a mistake prints one sentence and exits with code 2."""
     guard.set_up_process()
-    # A word without a flag is refused below: it must not end the flags.
+    # GNU parsing also reads flags that follow a word without a flag. That word is refused below.
     flags.FLAGS.set_gnu_getopt(True)
     try:
         if "config" in flags.FLAGS:
@@ -38,13 +38,13 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         words = flags.FLAGS(list(arguments))
         if words[1:]:  # [0] is the program's name
             remedy = "write --NAME=VALUE, --help lists the names"
-            raise InputError.at(" ".join(words[1:]), "flags alone", remedy=remedy)
-        # Path("") would be the folder that the program was started in.
+            raise InputError.at(" ".join(words[1:]), "only flags", remedy=remedy)
+        # Path("") would be the current folder.
         if "workdir" in flags.FLAGS and flags.FLAGS["workdir"].value == "":
             raise InputError.at("--workdir", "a folder", "nothing")
         return words
     except SystemExit:
-        sys.exit(0)  # after --help: absl ends with the code of an error
+        sys.exit(0)  # absl exits with an error code after --help
     except InputError as error:
         guard.fail(str(error))
     except flags.Error as error:
@@ -52,10 +52,11 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def _check_config(arguments: Sequence[str]) -> None:
-    """Refuse a config file that cannot be read, and keys that it does not have.
+    """Checks that the config file can be read and has the keys that are overridden.
 
     Raises:
-        InputError: what `read_config` raises; a misspelt key, with the nearest right one.
+        InputError: `read_config` fails, or an override names an unknown key. The message suggests
+            the nearest known key.
     """
     path, overrides = None, []
     for argument, next_one in zip(arguments, [*arguments[1:], ""], strict=True):
@@ -71,10 +72,10 @@ def _check_config(arguments: Sequence[str]) -> None:
 
 
 def guarded(main: Callable[[], None], loads: Sequence[str] = ("jax",)) -> Callable[[Any], None]:
-    """A program's `main` for `app.run`, whose errors of a user become sentences."""
+    """Wraps a program's `main` for `app.run`; user errors become one-sentence messages."""
 
     def run(_: Any) -> None:
-        # absl shows what every library logs; a program says what it has to by print.
+        # absl shows the log lines of every library. The programs themselves use print.
         logging.set_verbosity(logging.WARNING)
         workdir = flags.FLAGS["workdir"].value if "workdir" in flags.FLAGS else None
         with doors_spelling(PROGRAMS):
@@ -84,28 +85,28 @@ def guarded(main: Callable[[], None], loads: Sequence[str] = ("jax",)) -> Callab
 
 
 def _flag(key: str, setting: object = None) -> str:
-    """A key as a program's flag, or else as a key of its config."""
+    """Spells a key as a program's flag, or as a key of its config if the program has no flag."""
     if key in flags.FLAGS or key not in keys():
         return guard.flag(key, setting)
-    # Alone it is spoken of; with a value it is something to write.
+    # With a value, the result is an argument for the command line and starts with dashes.
     return f"config.{key}" if setting is None else guard.flag(f"config.{key}", setting)
 
 
 PROGRAMS = guard.CONSOLE._replace(key=_flag)
-"""How the programs of this folder spell the library's keys and steps."""
+"""The spelling of the library's keys and steps as flags of the programs in this folder."""
 
 
 def config_study() -> Study:
-    """The settings and cells of `--config`, overrides included."""
+    """Returns the study of `--config`, with its overrides."""
     (study,) = config_studies([])
     return study
 
 
 def config_studies(varied: Sequence[str]) -> list[Study]:
-    """The studies of `--config`, a model each, for every combination of values KEY=A,B,C."""
+    """Returns one study for each model, over every combination of the values KEY=A,B,C."""
     flag: Any = flags.FLAGS["config"]
     path, config = flag.config_filename, flag.value.to_dict()
-    pairs = [text.partition("=")[::2] for text in varied]  # without the "="
+    pairs = [text.partition("=")[::2] for text in varied]  # [::2] drops the "="
     for key, _ in pairs:
         if key not in keys():
             raise InputError.unknown("config key", key, keys())
@@ -114,14 +115,14 @@ def config_studies(varied: Sequence[str]) -> list[Study]:
 
 
 def calibration_flags() -> None:
-    """Define a flag for each key of what is done with scores; it goes before that of `--config`."""
+    """Defines a flag for each calibration key; the flag takes precedence over `--config`."""
     for name, key in keys().items():
         if key.part == "calibration":
             flags.DEFINE_string(name, None, key.help)
 
 
 def calibration_settings() -> CalibrationSettings:
-    """What `--config`, if it is given, and the flags of `calibration_flags` say."""
+    """Returns the calibration settings of `--config` (optional) and of `calibration_flags`."""
     config = flags.FLAGS["config"].value
     chosen = {} if config is None else config.to_dict()
     for name, key in keys().items():
@@ -132,12 +133,12 @@ def calibration_settings() -> CalibrationSettings:
 
 
 def launcher_flags() -> None:
-    """Define the flags of all launchers; each launcher refuses those that it does not have."""
+    """Defines the flags of all launchers; each launcher refuses flags that it does not have."""
     _define_flags(launchers.FLAGS)
 
 
 def machine_flags() -> None:
-    """Define the flags of a program that may be one of several processes."""
+    """Defines the flags of a program that may be one of several processes."""
     _define_flags(machine.FLAGS)
 
 
@@ -147,11 +148,11 @@ def _define_flags(table: Mapping[str, tuple[type, str]]) -> None:
 
 
 def make_launcher(name: str, workers: int) -> Any:
-    """The launcher of a name, as the flags say; errors as in `launchers.make_launcher`."""
+    """Makes the named launcher from the flags; raises as `launchers.make_launcher` does."""
     given = {flag: flags.FLAGS[flag].value for flag in launchers.FLAGS}
     return launchers.make_launcher(name, workers, given)
 
 
 def set_up_machine() -> None:
-    """Keep compiled programs, and join the processes that the flags name."""
+    """Turns on the compilation cache, and joins the processes that the flags name."""
     machine.set_up(**{name: flags.FLAGS[name].value for name in machine.FLAGS})

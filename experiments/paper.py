@@ -1,4 +1,4 @@
-"""Every table and figure of the paper from stored scores, and what those not there yet lack.
+"""Makes the paper's tables and figures from stored scores, and lists the scores still missing.
 
 python -m experiments.paper --workdir=W
 """
@@ -10,11 +10,11 @@ from batch_calibration.reporting.items import Results
 from experiments.guard import guarded, parse_flags
 
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
-MODELS = flags.DEFINE_list("models", [], "models from the smallest on, for tables of several sizes")
+MODELS = flags.DEFINE_list("models", [], "models, the smallest first, for tables of several sizes")
 
 
 def main() -> None:
-    """Write what there is into W/paper under the paper's numbers; say where, and what lacks."""
+    """Writes each table and figure into W/paper, and prints its files and the missing scores."""
     from batch_calibration.studies import Store
     from experiments.evidence import paper
 
@@ -24,7 +24,7 @@ def main() -> None:
     results = Results(records, store.table_of, models=tuple(MODELS.value), all_boundaries=True)
     for line in paper.write_paper(results, store.workdir):
         print(line)
-    # Scores without a record, records without their scores.
+    # The sentences name scores without a record and records without their scores.
     for sentence in store.unmatched(records):
         print(sentence)
 

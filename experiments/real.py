@@ -1,10 +1,10 @@
-"""A small real language model on real sentences of four domains: fetched, asked, corrected, shown.
+"""Fetches, scores and calibrates a small real language model on real sentences of four domains.
 
     python -m experiments.real --workdir=runs/real
 
-`make real` runs it: configs/real.py, then one table and the page, which opens in a browser where
-somebody sits before one. What is there is kept: a run that was stopped goes on where it was, and a
-second one asks nothing. `--preset=smoke` takes a minute.
+`make real` runs this program. It runs configs/real.py, prints one table and writes the page, and
+opens the page in a browser if the terminal is interactive. Finished scores are kept: a stopped run
+resumes, and a second run scores nothing. `--preset=smoke` takes a minute.
 """
 
 from pathlib import Path
@@ -15,11 +15,11 @@ from batch_calibration.cli import machine
 from experiments.guard import guarded, parse_flags
 
 WORKDIR = flags.DEFINE_string("workdir", "runs/real", "folder for model, tasks, scores and page")
-PRESET = flags.DEFINE_string("preset", "", "of configs/real.py: smoke is a small run")
+PRESET = flags.DEFINE_string("preset", "", "preset of configs/real.py; smoke is a small run")
 
 
 def main() -> None:
-    """Fetch, score, calibrate, write the page, print the table."""
+    """Fetches, scores and calibrates, writes the page and prints the table."""
     from experiments.evidence import small_model
 
     machine.set_up()

@@ -1,4 +1,4 @@
-"""Results in one paragraph a setting, and one HTML page with every table and figure.
+"""Prints a paragraph of results for each setting, and writes a page of all tables and figures.
 
 python -m experiments.report --workdir=W
 """
@@ -12,7 +12,7 @@ WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records",
 
 
 def main() -> None:
-    """Write the page, print the paragraph of every setting, and say where the files are."""
+    """Writes the page, and prints the paragraph of every setting and the paths of the files."""
     studies.make_report(WORKDIR.value)
 
 

@@ -1,4 +1,4 @@
-"""Ask a model for label scores, context by context, and keep them.
+"""Scores the labels of each context with a model, and stores the scores.
 
 python -m experiments.score --config=configs/mini.py --workdir=W
 """
@@ -16,7 +16,7 @@ machine_flags()
 
 
 def main() -> None:
-    """Score every context of the sweep that the workdir does not hold yet."""
+    """Scores every context of the sweep that the workdir does not hold yet."""
     set_up_machine()
     studies.score(config_study(), WORKDIR.value)
 

@@ -1,4 +1,4 @@
-"""Score a study with several workers: processes, jobs of Slurm, or tasks of Ray.
+"""Scores a study with several workers: processes, Slurm jobs, or Ray tasks.
 
 python -m experiments.sweep --config=configs/mini.py --workdir=W --launcher=local --workers=2
 """
@@ -11,18 +11,18 @@ from experiments.guard import config_studies, guarded, launcher_flags, make_laun
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "the study", lock_config=True)
 WORKDIR = flags.DEFINE_string(
-    "workdir", None, "folder for the scores, which all workers see", required=True
+    "workdir", None, "folder for the scores; all workers need access to it", required=True
 )
 VARY = flags.DEFINE_multi_string("vary", [], "KEY=A,B,C: score the study for each value of a key")
 LAUNCHER = flags.DEFINE_enum("launcher", "local", launchers.NAMES, launchers.HELP)
-WORKERS = flags.DEFINE_integer("workers", 2, "how many share the sweep")
-DRY_RUN = flags.DEFINE_boolean("dry_run", False, "print contexts, tokens and time; score nothing")
+WORKERS = flags.DEFINE_integer("workers", 2, "number of workers")
+DRY_RUN = flags.DEFINE_boolean("dry_run", False, "print contexts, tokens and time, without scoring")
 flags.mark_flag_as_required("config")
 launcher_flags()
 
 
 def main() -> None:
-    """Start the workers, wait for them, and say what they did."""
+    """Starts the workers, waits for them, and prints their results."""
     launcher = make_launcher(LAUNCHER.value, WORKERS.value)
     studies.run_sweep(
         config_studies(VARY.value), WORKDIR.value, launcher, WORKERS.value, dry_run=DRY_RUN.value

@@ -1,4 +1,4 @@
-"""Tables of a study: in the terminal, as Markdown, LaTeX and CSV; all results as one file.
+"""Prints a study's tables, writes them as Markdown, LaTeX and CSV, and all results as one file.
 
 python -m experiments.tables --workdir=W
 """
@@ -9,11 +9,11 @@ from batch_calibration.cli import studies
 from experiments.guard import guarded, parse_flags
 
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
-QUIET = flags.DEFINE_boolean("quiet", False, "write the files and print no table")
+QUIET = flags.DEFINE_boolean("quiet", False, "write the files without printing the tables")
 
 
 def main() -> None:
-    """Write every table, print those that are no point of a curve, and write all results."""
+    """Writes every table and all results; prints the tables that are not points of a curve."""
     studies.show_tables(WORKDIR.value, quiet=QUIET.value)
 
 

@@ -1,4 +1,4 @@
-"""Train the tiny CLIP from scratch and write it as a Hugging Face directory.
+"""Trains the tiny CLIP from scratch and writes it as a Hugging Face directory.
 
 python -m experiments.train_mini_clip --config=configs/train_mini_clip.py --out=DIR --workdir=W
 """
@@ -15,8 +15,8 @@ flags.mark_flag_as_required("config")
 
 
 def main() -> None:
-    """Train, and say how long each stage took."""
-    # Here, as JAX takes a second to load and flags need none of it.
+    """Trains the model, and prints the duration of each stage."""
+    # Imported here because JAX takes a second to load and parsing the flags does not need it.
     from experiments.pretrain import from_config
 
     from_config.main(from_config.train_clip, CONFIG.value, OUT.value, WORKDIR.value)

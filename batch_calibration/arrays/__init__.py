@@ -1,1 +1,1 @@
-"""Readers of what users give: numbers, frames, missing scores, names of labels."""
+"""Readers of user input: numbers, data frames, missing scores, label names."""

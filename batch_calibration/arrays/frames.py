@@ -1,4 +1,4 @@
-"""Scores in a data frame or a tensor: read by name, and given back as they came."""
+"""Data frames and tensors: reads scores by column name and returns results in the same type."""
 
 import sys
 from collections.abc import Hashable, Iterable
@@ -11,23 +11,23 @@ from batch_calibration.arrays.missing_scores import is_gap
 from batch_calibration.errors import InputError, shown
 
 FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
-"""Package -> its classes of named columns; a value's class is asked, no package is imported."""
+"""Package -> names of its classes with named columns; no package is imported to compare them."""
 
 GOLD = ("gold", "label", "labels", "target", "targets", "answer", "answers", "y", "class", "truth")
-"""Names of columns that hold right labels and no scores."""
+"""Names of columns that hold gold labels instead of scores."""
 
 MAX_NAMES_IN_SENTENCE = 12
 
 
 def package(container: object) -> str:
-    """The package of a value's class, or of the class it is derived from, "" where none is known.
+    """Returns the package of a frame or a torch tensor, "" for any other object.
 
     >>> package(jnp.zeros(2)), package([1.0])
     ('', '')
     """
-    for kind in type(container).__mro__:  # so that a class derived from a frame's is one too
+    for kind in type(container).__mro__:  # includes classes derived from a frame
         name = kind.__module__.split(".")[0]
-        # By name: asking the class itself would import the package.
+        # Compared by name, because the class itself would have to be imported.
         if name == "torch" and kind.__name__ == "Tensor":
             return name
         if kind.__name__ in FRAMES.get(name, ()):
@@ -36,28 +36,32 @@ def package(container: object) -> str:
 
 
 def is_frame(container: object) -> bool:
-    """True for values with named columns: frames of pandas and polars, tables of pyarrow."""
-    # Arrays, which come most often, need no look at their classes.
+    """Checks whether an object is a pandas or polars frame or a pyarrow table."""
+    # Arrays are the most frequent input and skip the search through their classes.
     return not isinstance(container, np.ndarray | jax.Array) and package(container) in FRAMES
 
 
 def column_names(frame: object) -> list[Hashable]:
-    """The names of a frame's columns, in order."""
+    """Returns the names of a frame's columns, in order."""
     names = getattr(frame, "column_names", None)
     return list(frame.columns if names is None else names)  # type: ignore[attr-defined]
 
 
 def names_of(scores: object, columns: Iterable[Hashable] | None = None) -> list[Hashable] | None:
-    """The names of the columns of scores, `columns` or all; None if columns have no names."""
+    """Returns the names of the score columns, by default all; None for scores without names."""
     if not is_frame(scores):
         return None
     return column_names(scores) if columns is None else list(columns)
 
 
 def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None) -> np.ndarray:
-    """The columns of a frame that hold scores, [n, k], in the order of `columns`.
+    """Returns the score columns of a frame as an array [n, k], in the order of `columns`.
 
-    Without `columns` all do, none of which may then look like right labels, row numbers or texts.
+    By default all columns hold scores.
+
+    Raises:
+        InputError: equal or unknown names; without `columns`, also a column that looks like gold
+            labels or row numbers; a column without numbers.
     """
     names, kind = column_names(frame), type(frame).__name__
     if len(set(names)) < len(names):
@@ -72,7 +76,7 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
             faults[name] = f"holds no numbers ({kind_of_values})"
     if columns is None:
         whole_numbers = [name for name in names if _is_whole(values_by_name[name])]
-        # Where all columns hold whole numbers, none stands out as labels or row numbers.
+        # Whole numbers hint at labels or row numbers only if other columns hold fractions.
         if len(whole_numbers) < len(names):
             faults |= dict.fromkeys(whole_numbers, "holds whole numbers")
         gold = [name for name in names if str(name).strip().lower() in GOLD]
@@ -80,21 +84,21 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     if faults:
         usable = [name for name in names if name not in faults]
         name, why = next(iter(faults.items()))
-        # Of many columns the sentence names none: which are the labels, only their owner knows.
+        # A long list of columns is no help: only the user knows which of them are labels.
         named = str(usable) if 1 < len(usable) <= MAX_NAMES_IN_SENTENCE else "[...]"
         expected = "columns of log-probabilities, one per label"
-        remedy = f"give columns={named}, or {where}[{named}] where there is no columns="
-        raise InputError.at(where, expected, f"a {kind} whose column {shown(name)} {why}", remedy)
-    if not chosen:  # no column: `check_scores` refuses the shape
+        remedy = f"give columns={named}, or {where}[{named}] if columns= is not an argument"
+        raise InputError.at(where, expected, f"a {kind} where column {shown(name)} {why}", remedy)
+    if not chosen:  # `check_scores` refuses this shape
         return np.zeros((0, 0))
     return np.stack([values_by_name[name] for name in chosen], axis=-1)
 
 
 def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> list[Hashable]:
-    try:  # a text is no list of its letters
+    try:  # a string is not read as a list of its letters
         chosen = [] if isinstance(columns, str) else list(columns)
         repeated = len(chosen) - len(set(chosen))
-    except TypeError:  # no iterable, or of lists
+    except TypeError:  # not iterable, or its elements are not hashable
         chosen, repeated = [], 0
     if len(chosen) < 2 or repeated:
         expected = "a list of at least two names, one per label, all different"
@@ -107,14 +111,14 @@ def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> 
 
 
 def _values(column: object) -> np.ndarray:
-    """A column [n] as numpy has it; what is missing in columns of numbers becomes NaN."""
+    """Converts a column to a numpy array [n]; gaps in a column of numbers become NaN."""
     try:
         array = np.asarray(column)
-    except Exception:  # each package has its own, for values that numpy has no type for
+    except Exception:  # each package raises its own error for types that numpy lacks
         return np.full(len(column), None)  # type: ignore[arg-type]
     if array.dtype != object:
         return array
-    # pandas' columns with gaps are of objects; their numbers are read with NaN for a gap.
+    # A pandas column of numbers with gaps converts to dtype object.
     try:
         plain = np.array([np.nan if is_gap(cell) else cell for cell in array.tolist()])
     except (TypeError, ValueError):
@@ -123,19 +127,19 @@ def _values(column: object) -> np.ndarray:
 
 
 def _is_whole(column: np.ndarray) -> bool:
-    """True if a column holds integers, or (with gaps) whole numbers from 0 on."""
+    """Checks whether a column holds integers, or floats that are whole numbers from 0 on."""
     if column.dtype.kind in "iub":
         return True
     if column.dtype.kind != "f":
         return False
     finite = column[np.isfinite(column)]
-    # Zeros alone may be scores.
+    # A column that holds only zeros may hold scores.
     return bool(finite.size and (finite >= 0).all() and finite.any() and (finite % 1 == 0).all())
 
 
 def tensor_values(tensor: object) -> np.ndarray:
-    """A tensor of torch as numpy has it, from any device; bfloat16 becomes float32."""
-    # numpy knows no bfloat16.
+    """Converts a torch tensor on any device to numpy; half precision becomes float32."""
+    # numpy has no bfloat16.
     on_host = tensor.detach().cpu()  # type: ignore[attr-defined]
     if on_host.is_floating_point() and on_host.element_size() < 4:
         on_host = on_host.float()
@@ -145,31 +149,32 @@ def tensor_values(tensor: object) -> np.ndarray:
 def in_kind_of(
     pattern: object, values: np.ndarray | jax.Array, columns: Iterable[Hashable] | None = None
 ) -> object:
-    """Scores, or the predicted label of each row, in the kind of container that scores came in.
+    """Converts scores, or the predicted label of each row, to the container type of `pattern`.
 
-    A frame has the index and the names of the columns that were read, and labels predicted from
-    one are a series of these names, of pandas with that index; a tensor lies on the same device;
-    arrays of jax stay arrays of jax, as does what it traces, and all else is a numpy array.
+    A frame keeps its index and the names of the columns that were read. Labels predicted from a
+    frame are names of columns, unless these are default names: a pandas series with the frame's
+    index, a polars series, or a numpy array for pyarrow. A tensor stays on its device, and jax
+    arrays, traced or not, stay jax arrays. Any other container becomes a numpy array.
 
     >>> in_kind_of([[1.0]], jnp.ones((1, 1)))
     array([[1.]], dtype=float32)
     """
     if isinstance(pattern, jax.Array) or isinstance(values, jax.core.Tracer):
         return jnp.asarray(values)
-    # A copy: torch shares numpy's memory, and that of jax must not be written to.
+    # Copied, because torch shares numpy's memory and jax's memory must not be written to.
     host_values = np.array(values)
     if isinstance(pattern, np.ndarray):
         return host_values
     kind = package(pattern)
     if kind == "torch":
         tensor = sys.modules["torch"].from_numpy(host_values).to(pattern.device)  # type: ignore[attr-defined]
-        return tensor if tensor.is_floating_point() else tensor.long()  # as its argmax gives
+        return tensor if tensor.is_floating_point() else tensor.long()  # the type of torch's argmax
     if kind not in FRAMES:
         return host_values
     names = column_names(pattern) if columns is None else list(columns)
     if host_values.ndim == 1:
         defaults = [[*range(len(names))], [f"column_{i}" for i in range(len(names))]]
-        if names not in defaults:  # of pandas and polars, for columns that nobody named
+        if names not in defaults:  # the names that pandas and polars give to unnamed columns
             host_values = np.fromiter(names, object, len(names))[host_values]
         if kind == "pandas":
             labels = pattern.index, host_values.dtype  # type: ignore[attr-defined]
@@ -178,10 +183,10 @@ def in_kind_of(
     by_name = dict(zip(names, host_values.T, strict=True))
     if kind == "pyarrow":
         return type(pattern).from_pydict(by_name)  # type: ignore[attr-defined]
-    frame = sys.modules[kind].DataFrame  # imported already, as a frame of it came
+    frame = sys.modules[kind].DataFrame  # already imported, because `pattern` is its frame
     if kind == "polars":
         return frame(by_name)
     result_frame = frame(host_values, pattern.index)  # type: ignore[attr-defined]
-    # Taken from the frame, as a columns' index may have a name.
+    # Taken from the frame, because its column index may have a name.
     result_frame.columns = pattern[names].columns  # type: ignore[index]
     return result_frame

@@ -1,10 +1,10 @@
-"""Treatment of NaN, infinities, sentinels and missing scores, decided in one place.
+"""Treatment of NaN, infinities, sentinels and missing scores.
 
-A score is a number within `LARGEST` nats of 0. Minus infinity, a sentinel and what lies farther
-below say that a label was not returned: refused, raised to a floor, or put below the least score
-of its row (`missing=`). NaN and gaps of a table are missing labels too where `missing=` is given,
-and refused elsewhere. Plus infinity and what lies farther above are refused always. (Weights of 0
-are another thing: `calibration.base.weighted_mean` masks the rows.)
+A score is a number within `LARGEST` nats of 0. Minus infinity, a sentinel and any lower number mean
+that a label was not returned. They are refused, unless a floor raises them or `missing=` replaces
+them. NaN and empty cells of a table are missing labels too if `missing=` is given, and are refused
+otherwise. Plus infinity and numbers above `LARGEST` are always refused. (Rows of weight 0 are a
+different case: `calibration.base.weighted_mean` masks them.)
 """
 
 from typing import Literal
@@ -14,36 +14,36 @@ import numpy as np
 from batch_calibration.errors import InputError
 
 LARGEST = 1e6
-"""Scores lie within so many nats of 0; what is farther out, such as float32's least number, is a
-sentinel, and one of them decides the mean of its label."""
+"""The largest distance of a score from 0, in nats. A number beyond it, such as float32's lowest,
+is a sentinel, and a single one would dominate the mean of its label."""
 
 Missing = Literal["least", "drop"] | float
-"""Treatment of a missing label: "least" puts its score just below the least one returned for its
-row, "drop" drops its row, and a number is its score in nats."""
+"""Treatment of a missing label: "least" puts its score just below the lowest score returned for
+its row, "drop" drops its row, and a number replaces its score, in nats."""
 
 BELOW = 0.5
-"""Nats of "just below": in all of 17 comparisons predictions agree more with predictions of whole
-scores than at 0.001 nats (docs/your-scores.md)."""
+"""The distance of "just below", in nats. In all of 17 comparisons, predictions agree better with
+predictions from complete scores than at 0.001 nats (docs/your-scores.md)."""
 
 NOT_RETURNED = (
-    "a label that was not among the tokens returned lies below the least of them: give "
-    "missing='least', which puts it there (docs/your-scores.md); one floor for all rows such "
-    "as -100 would decide the mean of its label"
+    "a label that was not among the returned tokens scores below the lowest of them: give "
+    "missing='least', which puts it there (docs/your-scores.md); one floor for all rows, such "
+    "as -100, would dominate the mean of its label"
 )
-"""Remedy for minus infinity and sentinels."""
+"""The remedy for minus infinity and sentinels."""
 
 CERTAIN = 1e-6
-"""Nats from 0 within which a label has the probability 1."""
+"""The largest distance from 0, in nats, of the log-probability of a certain label."""
 
 SENTINEL = -9999.0
-"""Answer of OpenAI-style servers for a token that was not returned."""
+"""The score that OpenAI-style servers give to a token that was not returned."""
 
-BOUND = "give the least log-probability returned for each row, of any token"
-"""Remedy for wrong bounds."""
+BOUND = "give the lowest log-probability returned for each row, of any token"
+"""The remedy for wrong bounds."""
 
 
 def find_missing(scores: np.ndarray) -> np.ndarray:
-    """Which scores say that a label was not returned: NaN, minus infinity, -9999.0 and below -1e6.
+    """Marks the scores of labels that were not returned: NaN, -9999.0, and all below -1e6.
 
     >>> find_missing(np.array([[-1.0, -np.inf], [np.nan, -9999.0]])).tolist()
     [[False, True], [True, True]]
@@ -52,12 +52,12 @@ def find_missing(scores: np.ndarray) -> np.ndarray:
 
 
 def is_gap(cell: object) -> bool:
-    """True for an empty cell of a table, which is read as NaN: None, or pandas' NA."""
+    """Checks whether a cell of a table is empty: None or pandas' NA, which are read as NaN."""
     return cell is None or type(cell).__name__ == "NAType"
 
 
 def find_impossible(scores: np.ndarray) -> np.ndarray:
-    """Indices [b, 2] of scores that are no log-probabilities, whatever is done about missing ones.
+    """Returns the indices [b, 2] of scores that are NaN or above `LARGEST`.
 
     >>> find_impossible(np.array([[-1.0, np.nan], [np.inf, -np.inf]])).tolist()
     [[0, 1], [1, 0]]
@@ -66,11 +66,11 @@ def find_impossible(scores: np.ndarray) -> np.ndarray:
 
 
 def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False) -> None:
-    """Refuse scores [..., n, k] of which one is no finite number of nats.
+    """Raises InputError if any of the scores [..., n, k] is not a finite number of nats.
 
-    With `is_floored` a floor will raise minus infinity and sentinels, which are let through.
+    With `is_floored`, minus infinity and sentinels pass, because a floor will raise them.
     """
-    # One look at the extremes settles the usual case; NaN fails both comparisons.
+    # The usual case needs only the extremes. NaN fails the comparison.
     is_low = (scores < -LARGEST) | (scores == SENTINEL)
     if scores.max() <= LARGEST and (is_floored or not is_low.any()):
         return
@@ -89,7 +89,7 @@ def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False)
 
 
 def check_missing(missing: object) -> Missing:
-    """The treatment of missing labels, checked.
+    """Returns the treatment of missing labels after a check; a string may hold a number.
 
     >>> check_missing("least"), check_missing("-30")
     ('least', -30.0)
@@ -97,23 +97,26 @@ def check_missing(missing: object) -> Missing:
     if missing in ("least", "drop"):
         return missing
     try:
-        nats = float(str(missing))  # flags and configs give a text
+        nats = float(str(missing))  # flags and configs pass strings
     except ValueError:
         nats = np.nan
     if -LARGEST <= nats < 0:  # NaN fails the comparison too
         return nats
     expected = "'least', 'drop' or a number of nats below 0"
-    remedy = "give missing='least', which puts a missing label just below the least one returned"
+    remedy = "give missing='least', which puts a missing label just below the lowest returned score"
     raise InputError.at("missing", expected, f"{missing!r}", remedy)
 
 
 def refuse_greedy(scores: np.ndarray, where: str) -> None:
-    """Refuse scores [n, k] of which each is 0 or missing, one a row at most, and one is missing."""
+    """Raises InputError if scores [n, k] hold only zeros, one per row, and are missing otherwise.
+
+    Servers return these scores at temperature 0, where one token has probability 1.
+    """
     is_present = ~find_missing(scores)
     is_zero = bool(is_present.any()) and bool((np.abs(scores[is_present]) <= CERTAIN).all())
     if is_zero and not is_present.all() and is_present.sum(axis=-1).max() == 1:
-        got = "one label of probability 1 in each row and none of the others: log-probabilities "
-        got += "after the sampling settings (temperature 0), of which nothing can be measured"
+        got = "one label of probability 1 in each row and no other label: log-probabilities after "
+        got += "the sampling settings (temperature 0), which carry no information on the bias"
         remedy = "ask for log-probabilities before sampling settings (vLLM: raw_logprobs), or at "
         remedy += "temperature 1"
         raise InputError.at(where, "log-probabilities of several labels a row", got, remedy)
@@ -122,18 +125,18 @@ def refuse_greedy(scores: np.ndarray, where: str) -> None:
 def fill_scores(
     scores: np.ndarray, missing: Missing, bound: np.ndarray | None = None, *, below: float = BELOW
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores without missing labels, and which rows are kept.
+    """Replaces the scores of missing labels, or drops their rows.
 
     Args:
-        scores: [n, k], in nats; `find_missing` says which are missing.
-        missing: see `Missing`; a number above a row's bound stays below the bound.
-        bound: [n], the least log-probability that each row's list returned, of any token; without
-            it the least of the row's labels, which lies as high or higher.
-        below: how far below the bound "least" puts a missing label, in nats.
+        scores: [n, k], in nats; `find_missing` marks the missing ones.
+        missing: see `Missing`; a number is lowered where it is not below a row's bound.
+        bound: [n], the lowest log-probability returned for each row, of any token. By default the
+            lowest of the row's labels, which is as high or higher.
+        below: the distance of a missing label from the bound, in nats.
 
     Returns:
-        The scores of the rows that are kept, and a mask [n] of these. A row that returned no label
-        tells nothing and is never kept.
+        The scores of the rows that are kept, and a mask [n] of these rows. A row without any
+        returned label carries no information and is never kept.
 
     >>> fill_scores(np.array([[-1.0, -np.inf], [-2.0, -3.0]]), "least", np.array([-4.0, -5.0]))[0]
     array([[-1. , -4.5],
@@ -142,13 +145,13 @@ def fill_scores(
     is_missing = find_missing(scores)
     # Plus infinity where the row returned no label.
     returned = np.where(is_missing, np.inf, scores).min(axis=-1)
-    # A row with plus infinity is kept, for whoever reads scores refuses it.
+    # A row with plus infinity is kept here, because the caller refuses it.
     is_kept = np.logical_not(is_missing.all(axis=-1))
     if missing == "drop":
         is_kept = np.logical_not(is_missing.any(axis=-1))
         return scores[is_kept], is_kept
     top = returned if bound is None else np.minimum(returned, bound)
-    # A number of nats never puts a missing label above those that were returned.
+    # A number never puts a missing label above the returned ones.
     filled_in = top - below if missing == "least" else np.minimum(float(missing), top - below)
     return np.where(is_missing, filled_in[:, None], scores)[is_kept], is_kept
 
@@ -156,18 +159,18 @@ def fill_scores(
 def fill_every_row(
     scores: np.ndarray, missing: Missing, bound: np.ndarray | None = None, where: str = "scores"
 ) -> np.ndarray:
-    """Scores [..., n, k] without missing labels, every row kept; `bound` [..., n] as there.
+    """Replaces missing labels in scores [..., n, k] and keeps every row; see `fill_scores`.
 
     Raises:
-        InputError: missing="drop", which keeps fewer rows; a row that returned no label; a bound of
-            another shape or not finite.
+        InputError: missing="drop", which returns fewer rows; a row without any returned label; a
+            bound with another shape than [..., n] or with a value that is not finite.
 
     >>> fill_every_row(np.array([[-1.0, -np.inf]]), -30)
     array([[ -1., -30.]])
     """
     if check_missing(missing) == "drop":
         raise InputError(
-            f"{where}: missing='drop' would give back fewer rows than came; drop the rows "
+            f"{where}: missing='drop' would return fewer rows than it received; drop the rows "
             "yourself, scores[np.isfinite(scores).all(-1)], or give missing='least'."
         )
     is_missing = find_missing(scores)
@@ -181,8 +184,8 @@ def fill_every_row(
     empty = np.argwhere(is_missing.all(axis=-1))
     if len(empty):
         raise InputError(
-            f"{where}: row {int(empty[0][-1])} has the score of no label ({len(empty)} like it), "
-            "so nothing tells its labels apart; drop it, or ask for more tokens."
+            f"{where}: row {int(empty[0][-1])} has no score for any label ({len(empty)} in all), "
+            "so its labels cannot be compared; drop it, or ask for more tokens."
         )
     rows = np.asarray(scores, np.float64).reshape(-1, scores.shape[-1])
     return fill_scores(rows, check_missing(missing), bound)[0].reshape(scores.shape)

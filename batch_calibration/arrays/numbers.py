@@ -1,8 +1,8 @@
-"""Reads arrays of scores, labels and weights: numbers are taken, all else is an InputError.
+"""Reads arrays of scores, labels and weights; input without numbers raises InputError.
 
-`read_numbers` is the one reader. The others are its doors: scores (`read_scores`), scores of a pure
-function (`read_floats`), labels (`read_whole_numbers`), rows with both (`read_rows`), and the rows
-of a metric (`read_labeled`).
+`read_numbers` reads every array. The other functions call it for one purpose: scores
+(`read_scores`), scores for a pure function (`read_floats`), labels (`read_whole_numbers`), rows
+with labels and weights (`read_rows`), and the rows of a metric (`read_labeled`).
 """
 
 import os
@@ -31,8 +31,8 @@ SCORES = "real numbers in an array [n, k], log-probabilities in nats"
 EACH_SCORE = "give one row per input, one column per label"
 SCORES_OR_LABELS = "scores [n, k] in nats, or the whole numbers [n] of predicted labels"
 EACH_ANSWER = "give one row of scores, or one column index, per input"
-MIN_ROWS_OF_KIND = 5  # below these, logits such as 1 and 0 are like probabilities by chance
-MAX_PREDICTED_LABELS = 1000  # scores are made of them, a column for each
+MIN_ROWS_OF_KIND = 5  # in fewer rows, logits such as 1 and 0 resemble probabilities by chance
+MAX_PREDICTED_LABELS = 1000  # each label becomes a column of scores
 
 USUAL: tuple[tuple[str, tuple[object, ...], Callable[..., AbstractContextManager[None]]], ...] = (
     ("jax_enable_x64", (False,), jax.enable_x64),
@@ -40,20 +40,20 @@ USUAL: tuple[tuple[str, tuple[object, ...], Callable[..., AbstractContextManager
     ("jax_debug_nans", (False,), jax.debug_nans),
     ("jax_transfer_guard", ("allow", None), jax.transfer_guard),
 )
-"""Settings of JAX that an environment may change: the name, what is usual, and what sets it."""
+"""JAX settings that an environment may change: name, default values, and context manager."""
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
 
 def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Decorates a function that users call: its numbers do not depend on JAX's environment.
+    """Decorates a public function so that JAX's settings do not change its results.
 
-    64 bits, broadcasting or transfers refused, and NaN as an error are for a user's own code. The
-    traceback of an InputError ends here: the sentence says more than the frames that it came by.
+    Inside the function, numbers have 32 bits, and the checks for NaN, rank promotion and transfers
+    are off. The traceback of an InputError ends here, because its message is clear without frames.
 
     Raises:
-        InputError: `JAX_PLATFORMS` names a platform that is not there.
+        InputError: `JAX_PLATFORMS` names a platform that JAX cannot use.
     """
 
     @wraps(function)
@@ -66,13 +66,13 @@ def usual_jax(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
                 return function(*args, **options)
             except InputError as error:
                 raise error.with_traceback(None) from None
-            # AssertionError where a plugin of JAX is not installed, such as that of "cuda".
+            # JAX raises AssertionError if a platform's plugin, such as "cuda", is not installed.
             except (RuntimeError, AssertionError) as error:
                 if _has_devices():
                     raise
-                expected = "a platform that JAX has here"
+                expected = "a platform that is available to JAX"
                 got = repr(os.environ.get("JAX_PLATFORMS", ""))
-                remedy = "unset it, say JAX_PLATFORMS=cpu, or install the platform's JAX"
+                remedy = "unset it, set JAX_PLATFORMS=cpu, or install JAX for this platform"
                 raise InputError.at("JAX_PLATFORMS", expected, got, remedy) from error
 
     return call
@@ -88,13 +88,13 @@ def _has_devices() -> bool:
 def read_numbers(
     source: object, where: str, expected: str = SCORES, remedy: str = EACH_SCORE
 ) -> AnyArray:
-    """An array of whole or real numbers, as it is: jax's own or numpy's.
+    """Reads an array of integers or floats as a numpy array; jax arrays stay jax arrays.
 
-    Lists and tensors are read by numpy's protocols, torch tensors from any device and with any
-    gradient; jax arrays, traced or not, stay as they are.
+    Lists and tensors are converted by numpy's protocols. Torch tensors may be on any device and may
+    require a gradient. jax arrays, traced or not, are returned unchanged.
 
     Raises:
-        InputError: truth values, complex numbers, dates, texts, records, ragged lists, or an array
+        InputError: booleans, complex numbers, dates, strings, records, ragged lists, or an array
             with masked entries.
 
     >>> read_numbers([[-1, -2.5]], "scores").tolist()
@@ -103,36 +103,36 @@ def read_numbers(
     array: object = source
     problem = ""
     masked = np.ma.getmaskarray(source) if isinstance(source, np.ma.MaskedArray) else np.False_
-    # The mask of a structured array has its fields; the array is refused below.
+    # The mask of a structured array has fields, too; the array itself is refused below.
     if masked.dtype == bool and masked.any():
         problem = f" with {int(masked.sum())} masked entries"
     elif not isinstance(source, jax.Array):
         try:
             is_tensor = not isinstance(source, np.ndarray) and package(source) == "torch"
             array = tensor_values(source) if is_tensor else np.asarray(source)
-            # For example a list of jax arrays; what is no array of numbers keeps the type object.
+            # For example a list of jax arrays. Input without numbers keeps dtype object.
             if array.dtype == object:
                 array = np.asarray(array.tolist())
         except (TypeError, ValueError, RuntimeError) as error:
             problem = f" ({str(error).splitlines()[0]})"
     if not problem and isinstance(array, jax.Array | np.ndarray):
-        # numpy counts spans of time among the integers.
+        # numpy counts timedelta64 among the integers.
         is_whole = jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.kind != "m"
         if is_whole or jnp.issubdtype(array.dtype, jnp.floating):
             return array
         problem = f" of {array.dtype}"
-    got = f"{type(source).__name__}{problem} that is not one"
+    got = f"{type(source).__name__}{problem}"
     raise InputError.at(where, expected, got, remedy)
 
 
 def read_scores(
     source: object, where: str = "scores", columns: Iterable[Hashable] | None = None
 ) -> AnyArray:
-    """An array of scores, of any shape; from a frame, the `columns` that hold scores."""
+    """Reads an array of scores of any shape, or the score columns of a frame."""
     if is_frame(source):
         source = matrix(source, where, columns)
     elif columns is not None:
-        expected = f"none, for {where} came as {type(source).__name__}, whose columns have no names"
+        expected = f"none, because {where} of type {type(source).__name__} have no column names"
         raise InputError.at("columns", expected, remedy="leave columns= out, or give a data frame")
     return read_numbers(source, where)
 
@@ -140,41 +140,41 @@ def read_scores(
 def read_floats(
     source: object, where: str = "scores", columns: Iterable[Hashable] | None = None
 ) -> jax.Array:
-    """Scores of a pure function as float32 or wider; their values are not checked."""
+    """Reads scores for a pure function as float32 or wider, without a check of their values."""
     array = read_scores(source, where, columns)
     if array.size == 0:
         expected = "at least one number"
         raise InputError.at(where, expected, f"shape {array.shape}", "give scores of some inputs")
-    # Half precision and whole numbers become float32; wider types stay as jax has them.
+    # Half precision and integers become float32; wider floats keep their type.
     is_wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return jnp.asarray(array, None if is_wide else jnp.float32)
 
 
 def read_whole_numbers(source: object, where: str, labels: int | str = "k") -> AnyArray:
-    """An array of whole numbers of 32 bits, such as labels; it may be empty."""
+    """Reads an array of 32-bit integers, such as labels; it may be empty."""
     last = labels - 1 if isinstance(labels, int) else f"{labels} - 1"
     expected = "an array of whole numbers, the column of the right label"
     remedy = f"give indices from 0 to {last}, or -1 for unknown"
     array = read_numbers(source, where, expected, remedy)
     fits = array.size == 0 or jnp.issubdtype(array.dtype, jnp.integer)
-    # 2**40 would be another label in 32 bits.
+    # In 32 bits, 2**40 would become a different label.
     if fits and isinstance(array, np.ndarray):
         fits = bool((array.astype(np.int32) == array).all())
     if not fits:
-        got = f"{type(source).__name__} of {array.dtype} that is not one"
+        got = f"{type(source).__name__} of {array.dtype}"
         raise InputError.at(where, expected, got, remedy)
     return array
 
 
 def check_key(key: int | Key, where: str = "key") -> Key:
-    """The `jax.random` key that a key or an int seed stands for."""
-    # jax.random.key drops the bits beyond: 2**40 would be the seed 0.
+    """Converts an int seed to a `jax.random` key; a key is returned unchanged."""
+    # jax.random.key drops higher bits: 2**40 would be the seed 0.
     if isinstance(key, int | np.integer) and -(2**31) <= key < 2**32:
         return jax.random.key(int(key))
     try:
         if key is None or isinstance(key, int):
             raise TypeError
-        jax.random.split(key)  # raises unless it is one key
+        jax.random.split(key)  # fails unless `key` is a single key
     except (TypeError, ValueError) as error:
         expected = "a jax.random key or an int seed of 32 bits"
         raise InputError.at(where, expected, f"{key!r}", f"give {where}=0") from error
@@ -191,15 +191,15 @@ def read_rows(
     *,
     columns: Sequence[Hashable] | None = None,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-    """Rows [m, k], their labels [m] and their weights [m] for a pure function, traced or not.
+    """Reads rows [m, k], labels [m] and weights [m] for a pure function, traced or not.
 
-    Weights True and False are 1 and 0. Labels and weights with an index are sorted like the scores,
-    or like the labels if the scores have none (`in_row_order`). With a frame of scores, labels may
-    be names of its columns (`column_numbers`), whose order `columns` may give.
+    Boolean weights become 1 and 0. Labels and weights with an index are sorted like the scores, or
+    like the labels if the scores have no index (`in_row_order`). Labels may be names of the score
+    columns (`column_numbers`); `columns` selects these columns and gives their order.
 
     Raises:
-        InputError: no numbers; another shape, which jax would broadcast without a word; indexes
-            that do not match; a label without a column.
+        InputError: input without numbers; another shape, which jax would broadcast silently;
+            indexes that do not match; a label without a column.
     """
     labels = in_row_order(labels, "labels", scores)
     weight = in_row_order(in_row_order(weight, "weight", scores), "weight", labels, "labels")
@@ -208,15 +208,15 @@ def read_rows(
         expected = "an array [n, k]"
         raise InputError.at("scores", expected, f"shape {rows.shape}", "give scores, not labels")
     if rows.ndim != 2:
-        remedy = "map over the others by jax.vmap"
+        remedy = "map over other axes with jax.vmap"
         raise InputError.at("scores", "one context [n, k]", f"shape {rows.shape}", remedy)
     gold = None
     if labels is not None:
         labels = column_numbers(labels, columns or names_of(scores))
         numbers = read_whole_numbers(labels, "labels", rows.shape[1])
         refuse_without_column(numbers, "labels", rows.shape[1])
-        gold = jnp.asarray(numbers, jnp.int32)  # of unsigned ones, too
-    # A mask is a weight, though truth values are no scores.
+        gold = jnp.asarray(numbers, jnp.int32)  # also from unsigned integers
+    # A boolean mask is a valid weight, although `read_floats` refuses booleans.
     if has_index(weight):
         weight = weight.to_numpy()
     if isinstance(weight, jax.Array | np.ndarray) and jnp.issubdtype(weight.dtype, jnp.bool_):
@@ -230,7 +230,7 @@ def read_rows(
 
 
 def refuse_without_column(labels: Container, where: str, k: int) -> None:
-    """Refuse labels [..., m] that are no column of k and not -1; traced labels are not checked."""
+    """Raises InputError if a label [..., m] is not in -1 to k - 1; skips traced labels."""
     if isinstance(labels, jax.core.Tracer):
         return
     numbers = np.asarray(labels)
@@ -245,9 +245,10 @@ def refuse_without_column(labels: Container, where: str, k: int) -> None:
 def refuse_unordered(
     rows: jax.Array, labels: jax.Array | None = None, weights: jax.Array | None = None
 ) -> None:
-    """Refuse rows [..., k] whose largest score is NaN or infinite: they favor no label.
+    """Raises InputError if the highest score of a row [..., k] is NaN or infinite.
 
-    Rows without a label or a weight do not count, and traced arrays are not checked.
+    No label is predicted for this row. Rows of unknown label or weight 0 are not checked, and
+    neither are traced arrays.
     """
     if any(isinstance(array, jax.core.Tracer) for array in (rows, labels, weights)):
         return
@@ -262,16 +263,16 @@ def refuse_unordered(
         score = "NaN" if np.isnan(largest[index]) else f"{largest[index]:+g}"
         got = f"{score} in row {index[-1] if index else 0}"
         remedy = "re-score that row or drop it; in metrics its label may be -1, for unknown"
-        raise InputError.at("scores", "rows whose largest score is a finite number", got, remedy)
+        raise InputError.at("scores", "rows with a finite number as largest score", got, remedy)
 
 
 def reads_rows(
     function: Callable[..., Result], *, takes_predictions: bool = False
 ) -> Callable[..., Result]:
-    """Decorates a metric of scores, labels and weight: `read_labeled` reads them first.
+    """Decorates a metric so that `read_labeled` reads its scores, labels and weight.
 
-    The metric returns Python's numbers, unless a jax array is among its arguments, and NaN where no
-    row that counts has a known label.
+    The metric returns Python floats, unless an argument is a jax array. It returns NaN if no row of
+    positive weight has a known label.
     """
 
     @wraps(function)
@@ -289,7 +290,7 @@ def reads_rows(
 
 
 def _known(result: Result, labels: jax.Array | None, weights: jax.Array | None) -> Result:
-    """The metric of rows with labels and weights [n]; NaN where no row that counts has a label."""
+    """Returns the metric's result, or NaN if no row of positive weight has a known label."""
     assert labels is not None, "read_labeled requires them"
     is_known = jnp.any((labels >= 0) if weights is None else (labels >= 0) & (weights > 0))
     if not isinstance(is_known, jax.core.Tracer) and is_known:
@@ -304,27 +305,32 @@ def _known(result: Result, labels: jax.Array | None, weights: jax.Array | None) 
 
 
 takes_predictions = partial(reads_rows, takes_predictions=True)
-"""Like `reads_rows`, for a function that also takes predicted labels [n] in place of scores."""
+"""A decorator like `reads_rows`, for a metric that also accepts predicted labels [n] as scores."""
 
 
 def read_labeled(
     scores: Container, labels: Container, weight: Container = None, *, are_answers: bool = False
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-    """Like `read_rows`, but labels are required and each row that counts must favor a label.
+    """Reads the rows of a metric as `read_rows` does, and requires labels.
 
-    With `are_answers`, scores may be predicted labels [m].
+    With `are_answers`, scores may be predicted labels [m]. Otherwise, probabilities, percentages
+    and losses are refused.
+
+    Raises:
+        InputError: as in `read_rows`; no labels; a row with a known label and a highest score that
+            is NaN or infinite.
     """
     if labels is None:
         read_whole_numbers(labels, "labels")
     if are_answers:
-        # Before predictions become an array, which has no index.
+        # Aligned first, because predictions lose their index below.
         labels = in_row_order(labels, "labels", scores)
         weight = in_row_order(weight, "weight", scores)
         if names := _texts(scores):
             known = _texts(labels)
             if not known:
-                expected = "names, as the predicted labels are"
-                raise InputError.at("labels", expected, type(labels).__name__, "name them")
+                expected = "names of labels, as in the predictions"
+                raise InputError.at("labels", expected, type(labels).__name__, "give names")
             _refuse_other_names(set(map(str, names)), set(map(str, known)))
             names = list(dict.fromkeys([*names, *known]))
             scores, labels = column_numbers(scores, names), column_numbers(labels, names)
@@ -342,7 +348,7 @@ def read_labeled(
 
 
 def _texts(values: object) -> list[str]:
-    """The names in a series or an array of predicted or right labels, as `predict` gives them."""
+    """Returns the names in a series or an array of labels, [] if it holds no names."""
     kind = str(getattr(values, "dtype", "")).lower()
     is_named = not is_frame(values) and kind.startswith(("<u", "str", "object", "categor"))
     return list(filter(is_text, values)) if is_named else []  # type: ignore[call-overload]
@@ -353,18 +359,18 @@ def _plain(name: str) -> str:
 
 
 def _refuse_other_names(predicted: set[str], right: set[str]) -> None:
-    """Refuse names of labels that are written otherwise in predictions than in right labels."""
+    """Raises InputError if the predictions spell labels differently from the gold labels."""
     unseen, unpredicted = predicted - right, right - predicted
     plain = [set(map(_plain, unseen)), set(map(_plain, unpredicted))]
-    # One label may always be predicted, and another always right.
+    # With only one predicted label, or only one gold label, different names are possible.
     is_other = unseen == predicted and min(map(len, plain)) > 1
     if is_other or plain[0] & plain[1]:
         expected = f"the names of the right labels, {shown(sorted(right))}"
-        raise InputError.at("scores", expected, shown(sorted(predicted)), "write them alike")
+        raise InputError.at("scores", expected, shown(sorted(predicted)), "spell them alike")
 
 
 def to_python(result: Result, *sources: object) -> Result:
-    """Scalars as Python's floats, unless a source is a jax array or jax traces them."""
+    """Converts scalars to Python floats, unless they are traced or a source is a jax array."""
     if any(isinstance(source, jax.Array) for source in sources):
         return result
 
@@ -376,7 +382,7 @@ def to_python(result: Result, *sources: object) -> Result:
 
 
 def scores_of_predictions(source: object, labels: object) -> object:
-    """Scores unchanged; predicted labels [n] as scores [n, k] that predict them.
+    """Converts predicted labels [n] to one-hot scores [n, k]; scores are returned unchanged.
 
     >>> scores_of_predictions([1, 0], [0, 0]).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
@@ -388,8 +394,8 @@ def scores_of_predictions(source: object, labels: object) -> object:
         return array
     if isinstance(array, jax.core.Tracer) or isinstance(labels, jax.core.Tracer):
         raise InputError(
-            "scores: predicted labels that jax.jit or jax.vmap traces do not say how many labels "
-            "there are: give the scores [n, k] they are predicted from."
+            "scores: predicted labels that jax.jit or jax.vmap traces do not determine the number "
+            "of labels: give the scores [n, k] they are predicted from."
         )
     if not jnp.issubdtype(array.dtype, jnp.integer):
         got = f"{type(source).__name__} [n] of {array.dtype}"
@@ -399,12 +405,12 @@ def scores_of_predictions(source: object, labels: object) -> object:
     if predicted.min() < 0:
         row = int(predicted.argmin())
         got = f"{predicted[row]} in row {row}"
-        remedy = "leave rows without a prediction out, or count them as wrong by a label "
-        remedy += "of their own"
+        remedy = "leave out rows without a prediction, or count them as wrong with an additional "
+        remedy += "label"
         raise InputError.at("scores", "predicted labels from 0 on", got, remedy)
     k = 1 + max(predicted.max(), gold.max(initial=0))  # `gold` may be empty
     if k > MAX_PREDICTED_LABELS:
         expected = f"predicted labels below {MAX_PREDICTED_LABELS:,}"
         raise InputError.at("scores", expected, f"{k - 1:,}", "give column indices")
-    # One at the predicted label, zero elsewhere: the argmax is the prediction.
+    # The argmax of a one-hot row is its prediction.
     return np.eye(k, dtype=np.float32)[predicted]

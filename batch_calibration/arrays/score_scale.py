@@ -1,4 +1,4 @@
-"""Recognizes the scale of scores: log-probabilities, probabilities, losses or others."""
+"""Detects the scale of scores: log-probabilities, probabilities, losses or others."""
 
 import re
 from collections.abc import Hashable, Iterable
@@ -13,42 +13,43 @@ Kind = (
     Literal["log-probabilities", "probabilities", "small probabilities", "percentages", "losses"]
     | Literal["both", "above 0", "unclear", "others"]
 )
-"""Kinds of scores. "small probabilities": with sums below 1; "both": some rows are probabilities,
-others log-probabilities; "above 0": called log-probabilities, but one is above 0; "others": scores
-of which the highest is the best, such as logits."""
+"""Kinds of scores. "small probabilities": rows sum to less than 1; "both": some rows are
+probabilities, others log-probabilities; "above 0": named log-probabilities, but one is above 0;
+"others": other scores where the highest is the best, such as logits."""
 
-ROUNDING = 2.0**-7  # that bfloat16 may add to a probability, and to a sum of probabilities
-DUST = 1e-6  # that arithmetic such as 1 - q may put a probability below 0
+ROUNDING = 2.0**-7  # rounding error of bfloat16 in a probability or a sum of probabilities
+DUST = 1e-6  # error of arithmetic such as 1 - q, by which a probability may fall below 0
 MAX_LOG_PROB = 0.1
-"""Nats above 0 that rounding in half precision may put a sum of log-probabilities."""
-MOST_ROWS = 0.9  # share of rows that decides for all, despite one odd row
+"""The rounding error of a sum of log-probabilities in half precision, in nats above 0."""
+MOST_ROWS = 0.9  # share of rows that decides for all rows, even if a few are odd
 MANY = (20, 0.4)
-"""Rows, and the share of them that decides for all: so many logits do not sum to 1 by chance."""
-MAX_ROWS_OF_BASE = 1000  # in which the base of logarithms is looked for
-FAR_OUT = 2.0**14  # nats from 0 beyond which neighboring numbers of float32 are 0.002 apart or more
+"""A number of rows, and the share that decides for all of them: in so many rows, logits do not sum
+to 1 by chance."""
+MAX_ROWS_OF_BASE = 1000  # rows that are searched for another base of logarithms
+FAR_OUT = 2.0**14  # nats; beyond it, neighboring float32 numbers are 0.002 apart or more
 
 OTHER_BASE = re.compile(r"log[\W_]*(2|10)(?!\d)|(?<![a-z])bits?(?![a-z])", re.IGNORECASE)
-"""Names of logarithms that are not natural: "log2_prob", "yes_log10", "bits"."""
+"""The pattern of names for logarithms to another base: "log2_prob", "yes_log10", "bits"."""
 _NAMES: dict[Kind, str] = {
     "losses": "loss losses nll ppl perplexity perplexities neglog neglogprob",
     "others": "logit logits cosine cosines similarity similarities",
     "log-probabilities": "logp logprob logprobs loglik loglikelihood loglikelihoods ll",
     "probabilities": "p prob probs proba probability probabilities softmax",
 }
-"""Kind -> beginnings and endings of column names; the first kind that fits holds ("log_prob")."""
+"""Kind -> words that begin or end a column name; the first kind that fits counts ("log_prob")."""
 
 _REMEDIES: dict[Kind, str] = {
-    "probabilities": "say {yes}, or {no} if they are scores of another kind",
-    "small probabilities": "say {yes}, or {no} if they are scores of another kind",
-    "percentages": "divide them by 100 and say {yes}",
-    "losses": "give their negatives, or say {no} if the highest is the best",
+    "probabilities": "pass {yes}, or {no} if they are scores of another kind",
+    "small probabilities": "pass {yes}, or {no} if they are scores of another kind",
+    "percentages": "divide them by 100 and pass {yes}",
+    "losses": "give their negatives, or pass {no} if the highest is the best",
     "both": "give numbers of one kind, such as np.log of the probabilities",
-    "above 0": "the logarithm of a probability is at most 0: score that row again, or say {no} if "
+    "above 0": "the logarithm of a probability is at most 0: score that row again, or pass {no} if "
     "they are scores of another kind",
-    "unclear": "say {no} if they are logits, cosines or other scores of which the highest is the "
-    "best, say {yes} if they are probabilities, or give their negatives if they are losses",
+    "unclear": "pass {no} if they are logits, cosines or other scores where the highest is the "
+    "best, pass {yes} if they are probabilities, or give their negatives if they are losses",
 }
-"""Kind of numbers that are no log-probabilities -> what to do."""
+"""Kind of scores other than log-probabilities -> remedy."""
 
 
 class Scale(NamedTuple):
@@ -59,22 +60,22 @@ class Scale(NamedTuple):
 
 
 def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
-    """The kind of scores [..., n, k]; all rows decide together.
+    """Detects the kind of scores [..., n, k]; all rows decide together.
 
-    The first that holds:
+    The first rule that holds decides:
 
-    1. None lies above 0: log-probabilities.
-    2. Each row is of probabilities or of log-probabilities, and both occur: refused.
-    3. Nine rows of ten (of 20 rows or more, four of ten) lie from 0 to 1 and sum to 1, or from 0 to
-       100 and sum to 100: probabilities or percentages. Sums may differ by what rounding k numbers
-       to their decimals can add, or by 2^-7, which bfloat16 can.
-    4. The kind that all column names begin or end with: "p", "prob", "loss", "nll", "logits" ...
-    5. Some lie below 0: scores of another kind, such as logits, used as they are.
-    6. From 0 to 1 with sums of at most 1: probabilities of a part of the vocabulary.
-    7. exp(-s) sums to 1: losses. For other numbers above 0 the user must say what they are.
+    1. No score is above 0: log-probabilities.
+    2. Each row holds probabilities or log-probabilities, and both occur: refused.
+    3. Nine of ten rows (four of ten if there are 20 rows or more) lie between 0 and 1 and sum to 1:
+       probabilities. If they lie between 0 and 100 and sum to 100: percentages. The sums may differ
+       by the rounding error of k numbers with their decimals, or by 2^-7, the error of bfloat16.
+    4. All column names begin or end with a word for one kind: "p", "prob", "loss", "logits" ...
+    5. Some scores are below 0: scores of another kind, such as logits, which are used unchanged.
+    6. Scores lie between 0 and 1 and sum to at most 1: probabilities of a part of the vocabulary.
+    7. exp(-s) sums to 1: losses. For any other numbers above 0 the user must choose the kind.
 
-    Missing scores are ignored. `names` are of the columns of scores, or of the one column that
-    holds all scores of a row.
+    Missing scores are ignored. `names` are the names of the score columns, or the name of the only
+    column if it holds all scores of a row.
 
     >>> find_scale(np.array([[0.9, 0.1]])).kind, find_scale(np.array([[0.1, 2.3]])).kind
     ('probabilities', 'losses')
@@ -83,19 +84,19 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
         return Scale("log-probabilities")
     k = scores.shape[-1]
     rows = np.asarray(scores, np.float64).reshape(-1, k)
-    is_gap = find_missing(rows) | (rows > LARGEST)  # the latter are refused elsewhere
+    is_gap = find_missing(rows) | (rows > LARGEST)  # `refuse_unusable` refuses these
     has_scores = ~is_gap.all(axis=-1)
     row_numbers = np.flatnonzero(has_scores)
     rows, is_gap = rows[has_scores], is_gap[has_scores]
     rows_low = np.where(is_gap, np.inf, rows).min(axis=-1, initial=np.inf)
     rows_high = np.where(is_gap, -np.inf, rows).max(axis=-1, initial=-np.inf)
     low, high = rows_low.min(initial=np.inf), rows_high.max(initial=-np.inf)
-    # Rounding puts the logarithm of 1 above 0.
+    # Rounding may put the logarithm of 1 slightly above 0.
     if high <= DUST and (low < -DUST or high <= 0):
         return Scale("log-probabilities")
     sums = np.where(is_gap, 0.0, rows).sum(axis=-1)
     error = _sum_error(rows[~is_gap], k)
-    # exp(1) is above 1 already, and exp(800) would overflow.
+    # Clipped, because exp(1) is above 1 already and exp(800) would overflow.
     masses = np.where(is_gap, 0.0, np.exp(np.minimum(rows, 1.0))).sum(axis=-1)
     is_logs = (rows_high <= 0) & (masses <= 1 + ROUNDING)
     is_probs = (rows_low >= -DUST) & (rows_high > ROUNDING) & (sums <= 1 + max(error, ROUNDING))
@@ -106,8 +107,8 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
         is_inside = (rows_low >= -DUST) & (rows_high <= total * (1 + ROUNDING))
         is_of_kind = is_inside & (np.abs(sums - total) <= max(error, total * ROUNDING))
         if _speaks_for_all(is_of_kind):
-            odd = "" if is_of_kind.all() else f" ({_row_of(scores, row_numbers[~is_of_kind])} not)"
-            shown = f"numbers from 0 to {total} whose rows sum to about {total}{odd}"
+            odd = "" if is_of_kind.all() else f" (not {_row_of(scores, row_numbers[~is_of_kind])})"
+            shown = f"numbers from 0 to {total} with rows that sum to about {total}{odd}"
             return Scale(kind, f"{shown}, which are {kind}")  # type: ignore[arg-type]
     named = _named_kind(names)
     listed = ", ".join(map(repr, list(names)[:3]))
@@ -122,15 +123,15 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
     if high <= 1 + ROUNDING and named == "probabilities":
         return Scale("probabilities", f"numbers from 0 to 1 under {listed}, which are {named}")
     if high <= 1 + ROUNDING and (sums <= 1 + ROUNDING).all():
-        shown = "numbers from 0 to 1 whose rows sum to at most 1, which are probabilities"
+        shown = "numbers from 0 to 1 with rows that sum to at most 1, which are probabilities"
         return Scale("small probabilities", shown)
     if are_losses(rows):
-        return Scale("losses", f"{low:g} to {high:g}, whose exp(-s) sum to 1, which are losses")
-    return Scale("unclear", f"numbers from {low:g} to {high:g}, none below 0, as raw logits can be")
+        return Scale("losses", f"{low:g} to {high:g}, which are losses, as exp(-s) sums to 1")
+    return Scale("unclear", f"numbers from {low:g} to {high:g}, none below 0, unlike most logits")
 
 
 def are_losses(rows: np.ndarray) -> bool:
-    """True if the negatives of numbers [m, k] are log-probabilities whose exponentials sum to 1."""
+    """Checks whether exp(-s) sums to 1 in each row of numbers [m, k], as it does for losses."""
     masses = np.exp(-np.clip(rows, 0, 50)).sum(axis=-1)  # NaN where a score is missing
     error = max(_sum_error(rows[np.isfinite(rows)], rows.shape[-1]), ROUNDING)
     return bool((rows >= 0).any()) and _speaks_for_all(np.abs(masses - 1) <= error)
@@ -144,16 +145,19 @@ def to_nats(
     names: Iterable[Hashable] = (),
     beside_others: bool = False,
 ) -> np.ndarray:
-    """Log-probabilities of real numbers [..., n, k], minus infinity where a probability is 0.
+    """Converts scores [..., n, k] to nats; the probability 0 becomes minus infinity.
 
     Args:
-        scores: in nats, or probabilities.
-        where: what to call them in sentences.
-        from_probs: True for probabilities; False uses the numbers as they are; None detects the
+        scores: log-probabilities in nats, or probabilities.
+        where: the name of the scores in messages.
+        from_probs: True for probabilities; False leaves the numbers unchanged; None detects the
             scale (`find_scale`) and refuses probabilities, percentages, losses and unclear numbers.
-        names: of the columns.
-        beside_others: other scores of the same labels are logits or the like, so that numbers
-            above 0 are expected, unless they are probabilities.
+        names: the names of the columns.
+        beside_others: True if other scores of the same labels are logits or the like. Numbers above
+            0 are then accepted, except probabilities and percentages.
+
+    Raises:
+        InputError: numbers on another scale.
 
     >>> to_nats(np.array([[1.0, 0.0]]), "scores", from_probs=True).tolist()
     [[0.0, -inf]]
@@ -162,9 +166,9 @@ def to_nats(
         return _logarithms(scores, where)
     if from_probs is None:
         if (columns := list(map(str, names))) and all(map(OTHER_BASE.search, columns)):
-            got = f"logarithms to another base, by the names {', '.join(map(repr, columns[:3]))}"
+            got = f"logarithms to another base, named {', '.join(map(repr, columns[:3]))}"
             no = spell("from_probs", False)
-            remedy = f"multiply by the base's natural logarithm, or say {no}"
+            remedy = f"multiply by the base's natural logarithm, or pass {no}"
             raise InputError.at(where, "log-probabilities in nats", got, remedy)
         kind, evidence = find_scale(scores, names)
         if kind == "log-probabilities":
@@ -178,23 +182,23 @@ def to_nats(
 
 
 def _refuse_other_base(scores: np.ndarray, where: str) -> None:
-    """Refuse logarithms [..., n, k] to base 2 or 10: their powers sum to 1, those of e do not."""
+    """Raises InputError for logarithms [..., n, k] to base 2 or 10, by the sums of their powers."""
     rows = scores.reshape(-1, scores.shape[-1])[:MAX_ROWS_OF_BASE]
     rows = np.minimum(rows, 0.0, dtype=np.float64)
     is_far = np.abs(np.nansum(np.exp(rows), axis=-1) - 1) > 0.02
     for base in (2.0, 10.0):
         is_one = np.abs(np.nansum(base**rows, axis=-1) - 1) < 1e-3
         if len(rows) >= MANY[0] and is_one.mean() >= MOST_ROWS and is_far.mean() > 0.5:
-            got = f"logarithms to base {base:g}, whose powers sum to 1 in each row"
-            remedy = f"multiply by {np.log(base):.6f}, or say {spell('from_probs', False)}"
+            got = f"logarithms to base {base:g}, as their powers sum to 1 in each row"
+            remedy = f"multiply by {np.log(base):.6f}, or pass {spell('from_probs', False)}"
             raise InputError.at(where, "log-probabilities in nats", got, remedy)
 
 
 def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
-    """Logarithms of probabilities; rounding may put a probability slightly outside 0 to 1."""
-    is_inside = np.isnan(probs) | ((probs >= -DUST) & (probs <= 1 + ROUNDING))  # gaps: later
+    """Returns the logarithms of probabilities, which rounding may put slightly outside 0 to 1."""
+    is_inside = np.isnan(probs) | ((probs >= -DUST) & (probs <= 1 + ROUNDING))  # NaN: refused later
     rows = np.asarray(probs, np.float64).reshape(-1, probs.shape[-1])
-    # Losses of two labels may lie from 0 to 1 too, and sum to 2 log 2 = 1.39 or more then.
+    # Losses of two labels may lie between 0 and 1 too; they sum to 2 log 2 = 1.39 or more.
     is_loss = len(rows) > 1 and np.median(np.nansum(rows, axis=-1)) > 1.3 and are_losses(rows)
     if is_inside.all() and not is_loss:
         with np.errstate(divide="ignore"):
@@ -211,11 +215,11 @@ def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
 
 
 def keep_differences(scores: np.ndarray) -> np.ndarray:
-    """Scores [..., n, k] moved so that float32 keeps their differences within a row.
+    """Shifts rows of scores [..., n, k] so that float32 keeps the differences within a row.
 
-    At -9e5 nats numbers of float32 are 0.06 apart. A row whose highest score lies more than
-    `FAR_OUT` from 0 is moved so that this score is 1 (above 0, so that no method takes the row
-    for log-probabilities); other rows, and numbers that are of 32 bits already, stay as they are.
+    At -9e5 nats, float32 numbers are 0.06 apart. If the highest score of a row is more than
+    `FAR_OUT` from 0, the row is shifted until this score is 1. (It is above 0, so that no method
+    takes the row for log-probabilities.) Other rows, and scores of 32 bits or fewer, are unchanged.
 
     >>> keep_differences(np.array([[-900000.01, -900000.0], [-1.0, -2.0]])).round(6).tolist()
     [[0.99, 1.0], [-1.0, -2.0]]
@@ -223,23 +227,23 @@ def keep_differences(scores: np.ndarray) -> np.ndarray:
     if scores.dtype.itemsize < 8:
         return scores
     highest = scores.max(axis=-1, keepdims=True)
-    is_far = (np.abs(highest) > FAR_OUT) & (np.abs(highest) <= LARGEST)  # sentinels stay
+    is_far = (np.abs(highest) > FAR_OUT) & (np.abs(highest) <= LARGEST)  # sentinels are unchanged
     return scores - np.where(is_far, highest - 1, 0.0) if is_far.any() else scores
 
 
 def note_moved(scores: np.ndarray, moved: np.ndarray) -> tuple[str, ...]:
-    """A note where rows [n, k] were moved by `keep_differences`."""
+    """Returns a note if `keep_differences` moved rows of scores [n, k], else an empty tuple."""
     count = int((scores != moved).any(axis=-1).sum())
     if not count:
         return ()
     return (
-        f"{count:,} of {len(scores):,} rows lie so far from 0 that differences from their highest "
-        "score are kept in their place.",
+        f"{count:,} of {len(scores):,} rows lie so far from 0 that their scores are replaced by "
+        "differences from their highest score.",
     )
 
 
 def note_fillers(scores: np.ndarray) -> tuple[str, ...]:
-    """Notes where 0, or a number far below all others, may stand for no score, of [..., n, k].
+    """Returns notes on scores [..., n, k] where 0 or a very low number may mean a missing label.
 
     >>> note_fillers(np.array([[-0.5, -1.0]] * 20 + [[-100.0, -0.1]]))[0][:42]
     'Scores of -100, far below all others, may '
@@ -255,12 +259,13 @@ def note_fillers(scores: np.ndarray) -> tuple[str, ...]:
     fillers = [filler for filler, is_found in found.items() if is_found]
     if not fillers:
         return ()
-    remedy = f"leave their cells empty and say {spell('missing', 'least')}"
-    ending = f"may stand for labels that were not returned: {remedy}."
+    remedy = f"leave their cells empty and pass {spell('missing', 'least')}"
+    ending = f"may mean labels that were not returned: {remedy}."
     return tuple(f"Scores of {filler} {ending}" for filler in fillers)
 
 
 def _speaks_for_all(is_of_kind: np.ndarray) -> bool:
+    """Checks whether enough rows are of a kind to decide for all (`MOST_ROWS`, `MANY`)."""
     many, share_of_many = MANY
     rows = len(is_of_kind)
     share = is_of_kind.mean() if rows else 0.0
@@ -268,15 +273,15 @@ def _speaks_for_all(is_of_kind: np.ndarray) -> bool:
 
 
 def _sum_error(numbers: np.ndarray, k: int) -> float:
-    """The error of a sum of k numbers, from rounding to the decimals they are written with."""
-    for decimals in range(0 if numbers.max(initial=0) > 2 else 1, 5):  # whole percentages
+    """Returns the largest rounding error of a sum of k numbers with few decimals, else 0."""
+    for decimals in range(0 if numbers.max(initial=0) > 2 else 1, 5):  # 0: percentages
         if (np.abs(numbers - numbers.round(decimals)) < 1e-7).all():
             return k * 0.5 * 10.0**-decimals + 1e-6
     return 0.0
 
 
 def _named_kind(names: Iterable[Hashable]) -> Kind | None:
-    """The kind that all names agree on, or None."""
+    """Returns the kind that all names agree on, or None."""
     kinds: set[Kind | None] = set()
     for name in names:
         ends = set[str]()
@@ -289,7 +294,7 @@ def _named_kind(names: Iterable[Hashable]) -> Kind | None:
 
 
 def plain_names(names: Iterable[str]) -> list[str]:
-    """Names of columns without the word for a kind of scores that they begin with.
+    """Removes words for a kind of scores, such as "logit", from the beginnings of column names.
 
     >>> plain_names(["logit_A", "logitB", "log_prob C", "positive"])
     ['A', 'B', 'C', 'positive']
@@ -300,6 +305,6 @@ def plain_names(names: Iterable[str]) -> list[str]:
 
 
 def _row_of(scores: np.ndarray, numbers: np.ndarray) -> str:
-    """The first of some rows, which are numbered over all contexts, in words."""
+    """Names the first of several rows, given by their numbers over all contexts."""
     *context, row = map(int, np.unravel_index(numbers[0], scores.shape[:-1]))
     return f"row {row} of context {tuple(context)}" if context else f"row {row}"

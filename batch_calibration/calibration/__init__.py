@@ -1,1 +1,1 @@
-"""Calibrators: pairs of pure functions in JAX alone; no Flax, no files."""
+"""Calibrators: pairs of pure JAX functions, without Flax and without files."""

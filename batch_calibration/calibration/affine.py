@@ -1,4 +1,4 @@
-"""Affine maps of a row's scores, fitted to labels: penalized log loss, by Newton's method."""
+"""Affine maps of a row's scores, fitted to labels by Newton's method on a penalized log loss."""
 
 from typing import NamedTuple
 
@@ -10,20 +10,21 @@ from batch_calibration.calibration.base import full_precision, label_normalized
 from batch_calibration.calibration.objective import one_hot
 from batch_calibration.typing import Labels, ProbeRows, Rows, Scores, Weight
 
-# The log loss is convex: ten steps are the rule, and more only follow an offset to infinity.
+# The log loss is convex: ten steps usually suffice, and more only follow an offset to infinity.
 MOST_STEPS = 30
-MOST_PRODUCTS = 200
+MOST_PRODUCTS = 200  # of conjugate gradients, in each Newton step
 
-# A step that should lower the mean log loss by less is the last: roundings hide the next.
+# The search ends if the expected decrease of the mean log loss is smaller, as rounding errors are
+# larger then.
 LEAST_GAIN = 1e-12
 
 
 class Affine(NamedTuple):
-    """z = scale x + offset.
+    """The map z = scale x + offset.
 
     Attributes:
-        scale: one number, [k] for one per label, or [k k], a row per label.
-        offset: [k], in nats; a number where it is the same for all.
+        scale: a number, a vector [k], or a matrix [k k] with one row per label.
+        offset: [k], in nats, or a number for all labels.
     """
 
     scale: jax.Array
@@ -31,7 +32,7 @@ class Affine(NamedTuple):
 
 
 def transform(affine: Affine, rows: Rows) -> Scores:
-    """The scores z[n k] of rows x[n k].
+    """Maps rows x[n k] to scores z[n k].
 
     >>> swap = Affine(jnp.array([[0.0, 1.0], [1.0, 0.0]]), jnp.zeros(2))
     >>> transform(swap, jnp.array([[3.0, 5.0]])).tolist()
@@ -43,24 +44,24 @@ def transform(affine: Affine, rows: Rows) -> Scores:
     return inputs * affine.scale + affine.offset
 
 
-# Compiled as a whole: a loop that is built again in each call would be compiled in each.
+# Compiled as a whole: otherwise each call would build its loop anew and compile it.
 @jax.jit
 def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull: Affine) -> Affine:
-    """The map of least log loss that is pulled toward another.
+    """Fits a map by least log loss, with a quadratic penalty on its distance from `toward`.
 
         argmin sum_i w_i (-log softmax(z_i)_{y_i}) + 1/2 sum_p pull_p (theta_p - toward_p)^2
 
-    The search starts at `toward`; each step solves for Newton's by conjugate gradients, so that no
-    matrix of second derivatives is held (10,100 numbers squared for the matrix of 100 labels), and
-    is halved until the loss falls. float32 finds the least loss to about 1e-6 in the parameters,
-    where a search that compares losses alone ends at the root of that precision.
+    The search starts at `toward`. Each step solves Newton's equation by conjugate gradients, which
+    need no Hessian (it would have 10,100 x 10,100 entries for the matrix of 100 labels). The step
+    is halved until the loss falls. In float32 this finds the parameters to about 1e-6; a search
+    that only compares losses would stop at the square root of that precision.
 
     Args:
-        rows: x[m k], finite also where the weight is 0.
-        labels: [m]; any label where the weight is 0.
+        rows: x[m k], finite also in rows of weight 0.
+        labels: [m]; any label in rows of weight 0.
         weight: [m].
-        toward: the map that is returned where nothing weighs; its offsets sum to 0.
-        pull: one number for the scale, one for the offset.
+        toward: the map that is returned if all weights are 0; its offsets sum to 0.
+        pull: the strength of the penalty, one number for the scale and one for the offset.
 
     >>> rows, none = jnp.eye(2), Affine(jnp.float32(1.0), jnp.float32(0.0))
     >>> found = learn(rows, jnp.array([0, 1]), jnp.ones(2), none, Affine(*jnp.ones(2)))
@@ -68,10 +69,10 @@ def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull:
     1.4
     """
     true = one_hot(rows, labels)  # [m, k]
-    # Losses near 1, whatever the number of rows.
+    # The mean loss is near 1 for any number of rows.
     total = jnp.maximum(jnp.sum(weight), 1.0)
     share = weight[:, None] / total
-    # Divided by the same number, so that the optimum stays where it is.
+    # Divided by the same number, so that the optimum does not move.
     pulls = Affine(pull.scale / total, pull.offset / total)
 
     def objective(affine: Affine) -> jax.Array:
@@ -86,14 +87,14 @@ def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull:
         probs = jax.nn.softmax(scores, axis=-1)  # [m, k]
 
         def derivative(by_score: jax.Array, by_pull: Affine) -> Affine:
-            # Slopes by a row's scores sum to zero: here to the last bit, so that parameters do not
-            # wander where all scores of a row move alike.
+            # The derivatives by a row's scores sum to zero. The subtraction makes this exact, so
+            # that parameters do not drift along equal shifts of all scores of a row.
             (by,) = pull_back(share * (by_score - jnp.mean(by_score, axis=-1, keepdims=True)))
             return Affine(
                 *(g + p * parameter for g, p, parameter in zip(by, pulls, by_pull, strict=True))
             )
 
-        # The second derivative along a direction, p (d - sum p d): no matrix of them is formed.
+        # The product of the Hessian and a direction d is p (d - sum p d): no matrix is formed.
         def curvature(along: Affine) -> Affine:
             change = transform(along, rows)
             mean_change = jnp.sum(probs * change, axis=-1, keepdims=True)
@@ -103,10 +104,10 @@ def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull:
         move, _ = cg(  # type: ignore[no-untyped-call]
             curvature, slope, tol=1e-5, maxiter=MOST_PRODUCTS
         )
-        # Scores of 1e5 nats may overflow in there: the search then ends where it is.
+        # Scores of 1e5 nats may overflow: the search then ends at the current parameters.
         is_finite = jnp.all(jnp.isfinite(move.scale)) & jnp.all(jnp.isfinite(move.offset))
         move = Affine(*(jnp.where(is_finite, change, 0.0) for change in move))
-        # Roundings of the loss must not stop the last steps.
+        # Rounding errors of the loss must not stop the last steps.
         bound = objective(affine) + 1e-6
 
         def moved(size: jax.Array) -> Affine:
@@ -114,13 +115,13 @@ def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull:
                 *(parameter - size * change for parameter, change in zip(affine, move, strict=True))
             )
 
-        # Halved until the loss falls; a step below 1e-4 moves float32's roundings alone.
+        # Halved until the loss falls. A size below 1e-4 changes only the rounding in float32.
         size = jax.lax.while_loop(
             lambda size: ~(objective(moved(size)) <= bound) & (size > 1e-4),
             lambda size: size / 2.0,
             jnp.float32(1.0),
         )
-        # Twice what the step gains where the loss is a parabola.
+        # Twice the decrease of the loss if it is a parabola.
         gain = jnp.sum(slope.scale * move.scale) + jnp.sum(slope.offset * move.offset)
         return moved(size), gain, steps + 1
 
@@ -129,5 +130,5 @@ def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull:
         newton,
         (toward, jnp.float32(jnp.inf), jnp.int32(0)),
     )
-    # A constant beside all scores changes no probability.
+    # A constant added to all scores changes no probability.
     return fitted._replace(offset=fitted.offset - jnp.mean(fitted.offset))

@@ -1,4 +1,4 @@
-"""A calibrator is a pair of pure functions; here are its protocol and the sums they share."""
+"""The protocol of a calibrator, a pair of pure functions, and the means that methods share."""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
@@ -30,9 +30,9 @@ R = TypeVar("R")
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function, whose products of float32 are of float32 on every device.
+    """Decorates a function so that its matrix products have full float32 precision.
 
-    GPUs else multiply in TF32 and TPUs in bfloat16, with 10 and 7 bits after the point of 23.
+    By default GPUs multiply in TF32 and TPUs in bfloat16, with 10 and 7 of the 23 mantissa bits.
 
     >>> jax.make_jaxpr(full_precision(jnp.matmul))(jnp.ones((2, 2)), jnp.ones(2)).eqns[-1].primitive
     dot_general
@@ -48,10 +48,10 @@ def full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
 @runtime_checkable
 class Fit(Protocol):
-    """Learns a bias from the scores of probe inputs.
+    """A function that learns a bias from the scores of a probe.
 
-    Labels of -1 mean unknown. Weight 0 means the row is absent; 2 means it is there twice.
-    The state is a NamedTuple of arrays, so fit goes under `jax.jit` and `jax.vmap`.
+    A label of -1 is unknown. A row of weight 0 is absent, and a row of weight 2 counts twice.
+    The state is a NamedTuple of arrays, so that `jax.jit` and `jax.vmap` can transform `fit`.
     """
 
     def __call__(
@@ -63,25 +63,25 @@ class Fit(Protocol):
         *,
         key: Key | None = None,
     ) -> State:
-        """The state learned from log_probs[m k], labels[m] and weight[m]."""
+        """Learns a state from log_probs[m k], labels[m] and weight[m]."""
 
 
 @runtime_checkable
 class Apply(Protocol):
-    """Removes a learned bias: scores in, scores of the same shape out, in nats."""
+    """A function that removes a learned bias from scores, in nats, and keeps their shape."""
 
     def __call__(self, state: State, log_probs: Rows, /) -> Scores:
-        """The corrected scores[n k]."""
+        """Returns the corrected scores[n k]."""
 
 
 class ProbeScores(NamedTuple):
-    """What `fit` is called with.
+    """The arguments of `fit`.
 
     Attributes:
-        log_probs: Scores of the probe's rows, [m k].
-        labels: [m], -1 where unknown; None where none came.
-        weight: [m]; None: each row counts once.
-        key: Of methods that start at random.
+        log_probs: the scores of the probe's rows, [m k], in nats.
+        labels: [m], -1 for unknown, or None without labels.
+        weight: [m], or None for a weight of 1 in each row.
+        key: a `jax.random` key, for methods that start at random.
     """
 
     log_probs: ProbeRows
@@ -91,15 +91,18 @@ class ProbeScores(NamedTuple):
 
     @property
     def weights(self) -> Weight:
-        """The weight of each row, one where none is given."""
+        """The weight of each row, by default 1."""
         return weights_of(self.log_probs, self.weight)
 
 
 def known_labels(name: str, labels: Labels | None, also: str = "") -> Labels:
-    """The labels, which a method of that `name` needs, and `also` an unlabeled batch."""
+    """Returns the labels, or raises InputError if the method `name` was given none.
+
+    `also` ends the message, for example with `WITH_BATCH`.
+    """
     if labels is None:
         raise InputError(
-            f"{name} learns from labels and none came: give the scores and the labels of a "
+            f"{name} learns from labels, but got no labels: give the scores and the labels of a "
             f"labeled set{also} (label -1 means unknown)."
         )
     return labels
@@ -111,8 +114,9 @@ WITH_BATCH = " with the unlabeled batch"
 class Calibrator(NamedTuple):
     """A method with its options chosen: `state = fit(probe)`, `scores = apply(state, test)`.
 
-    Written for one context; `jax.vmap` gives seeds, templates, strengths and probe sizes. Both
-    functions take arrays of jax or numpy; what `METHODS[name].make()` returns reads others too.
+    Both functions are written for one context; `jax.vmap` maps them over seeds, templates,
+    strengths or probe sizes. They accept arrays of jax or numpy. A calibrator that
+    `METHODS[name].make()` returns also accepts lists, tensors and frames.
     """
 
     fit: Fit
@@ -120,7 +124,7 @@ class Calibrator(NamedTuple):
 
     @classmethod
     def of(cls, learn: Callable[[ProbeScores], State], apply: Apply) -> "Calibrator":
-        """The calibrator whose `fit` gives `learn` all of its arguments as one."""
+        """Returns a calibrator with a `fit` that passes its arguments to `learn` as one tuple."""
 
         def fit(
             log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /,
@@ -132,7 +136,7 @@ class Calibrator(NamedTuple):
 
 
 def reads_arrays(calibrator: Calibrator) -> Calibrator:
-    """The same calibrator for arrays of any kind, which are read and checked before each call."""
+    """Returns the calibrator for arrays of any kind, which each call reads and checks first."""
     fit, apply = calibrator
 
     @numbers.usual_jax
@@ -159,20 +163,21 @@ def predict(scores: object, columns: Sequence[Hashable] | None = None) -> Contai
 
 @numbers.usual_jax
 def predict(scores: object, columns: Sequence[Hashable] | None = None) -> Container:
-    """The label each row's scores favor, [..., k] to [...]; of equal scores, the first column's.
+    """Returns the label with the highest score, [..., k] to [...]; of equal scores, the first.
 
     Args:
-        scores: an array, a tensor, lists or a frame, as `calibrate` takes them.
-        columns: of a frame that holds more than scores, the names of the labels' columns.
+        scores: an array, a tensor, lists or a frame, as in `calibrate`.
+        columns: the names of the score columns, for a frame with other columns.
 
     Returns:
-        Indices, int32 in what the scores came in: an array of jax, a tensor of torch on the same
-        device (int64, as its own argmax), else an array of numpy. Of a frame the names of columns:
-        a series of pandas with its index, or of polars; of pyarrow an array of numpy. Compare them
-        with the names that a column of right labels holds: `(predict(frame) == gold).mean()`.
+        int32 indices in the container of the scores: a jax array, a torch tensor on the same device
+        (int64, like torch's argmax), otherwise a numpy array. For a frame, the names of columns: a
+        pandas series with the frame's index, a polars series, or a numpy array for pyarrow. Compare
+        them with a column of gold labels: `(predict(frame) == gold).mean()`.
 
     Raises:
-        InputError: no scores; a row whose largest score is NaN or infinite, which `jax.jit` hides.
+        InputError: no scores; a row with a highest score that is NaN or infinite (not checked under
+            `jax.jit`).
 
     >>> predict([[0.0, 1.0], [2.0, 2.0]]).tolist()
     [1, 0]
@@ -187,25 +192,25 @@ def predict(scores: object, columns: Sequence[Hashable] | None = None) -> Contai
 
 
 def favored(rows: AnyArray) -> Predictions:
-    """`predict` without a check, for pure functions: rows that do not count may hold NaN."""
+    """Returns the argmax of rows [..., k] without a check, because absent rows may hold NaN."""
     return jnp.argmax(rows, axis=-1).astype(jnp.int32)
 
 
 def label_normalized(log_probs: Rows) -> Scores:
-    """Log-probabilities renormalized over the labels: s_j - log sum_i exp s_i."""
+    """Normalizes log-probabilities over the labels: s_j - log sum_i exp s_i."""
     return jax.nn.log_softmax(log_probs, axis=-1)
 
 
 def weights_of(rows: ProbeRows, weight: Weight | None) -> jax.Array:
-    """The weight of each row, one where none is given."""
+    """Returns the weight of each row [m], by default 1."""
     return jnp.ones(rows.shape[0], jnp.float32) if weight is None else jnp.asarray(weight)
 
 
 def weighted_mean(rows: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The mean row, sum_i w_i x_i / sum_i w_i; zero where no row is present.
+    """Returns the mean row, sum_i w_i x_i / sum_i w_i; zero if all weights are 0.
 
-    The mean of the residuals is added back to a first mean, which keeps float32 within one unit
-    in the last place of the float64 mean over a million rows.
+    The mean of the residuals is added to a first mean. This keeps float32 within one unit in the
+    last place of the float64 mean over a million rows.
 
     >>> weighted_mean(jnp.array([[1.0, 2.0], [3.0, 6.0]])).tolist()
     [2.0, 4.0]
@@ -214,7 +219,7 @@ def weighted_mean(rows: ProbeRows, weight: Weight | None = None) -> Bias:
     total = jnp.sum(weights)
 
     def mean(terms: jax.Array) -> jax.Array:
-        # An absent row may hold NaN, and 0 * NaN is NaN: mask, never multiply away.
+        # An absent row may hold NaN, and 0 * NaN is NaN: such rows have to be masked.
         masked = jnp.where(weights > 0, weights * terms, 0.0)
         return jnp.sum(masked, axis=0) / jnp.where(total > 0, total, 1.0)
 
@@ -224,10 +229,10 @@ def weighted_mean(rows: ProbeRows, weight: Weight | None = None) -> Bias:
 
 
 def floored(calibrator: Calibrator, floor: float) -> Calibrator:
-    """The same calibrator on max(s, floor): minus infinity becomes `floor` nats."""
+    """Returns the calibrator applied to max(s, floor): minus infinity becomes `floor` nats."""
     fit, apply = calibrator
 
-    # Before both, so that the bias and the scores it is taken from see the same floor.
+    # Both functions raise their scores, so that the bias is learned from the corrected scores.
     def learn(probe: ProbeScores) -> State:
         raised = jnp.maximum(probe.log_probs, floor)
         return fit(raised, probe.labels, probe.weight, key=probe.key)

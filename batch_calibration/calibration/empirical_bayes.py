@@ -1,13 +1,14 @@
-"""An empirical-Bayes shift: a likely bias that leaves likely shares of labels, with labels or not.
+"""An empirical-Bayes shift: the most probable bias and label shares, with or without labels.
 
-BC takes all of the mean score for bias, which is right where labels are right equally often. Here
-the mean score is bias and shares together: a shift a [k] implies the shares
+BC treats the whole mean score as bias, which is right if all labels are equally frequent. Here the
+mean score is the sum of a bias and the label shares. A shift a [k] implies
 
-    pi(a) = mean_i softmax(s_i - a)   and the bias   b(a) = a + log pi(a), centered,
+    the shares   pi(a) = mean_i softmax(s_i - a)   and the bias   b(a) = a + log pi(a), centered,
 
-for s_i = b + log pi + what the row tells, up to a constant, where a prior pi is Bayes's. The shift
-is where k log(1 + |b|^2 / 2k) + k^2 / 2 |pi - u|^2 is least: the first is less minus the logarithm
-of a heavy-tailed density of biases, the second of shares around expected ones u.
+because s_i = b + log pi + the evidence of row i, up to a constant, for Bayes' prior pi. The shift
+minimizes k log(1 + |b|^2 / 2k) + k^2 / 2 |pi - u|^2. Up to constants, the first term is the
+negative logarithm of a heavy-tailed density of biases, the second that of a density of shares
+around the expected shares u.
 """
 
 from collections.abc import Callable
@@ -25,25 +26,29 @@ from batch_calibration.errors import InputError
 from batch_calibration.typing import Bias, Count, Labels, ProbeRows, Scalar, Weight
 
 LEAST_INFORMATION = 0.05
-"""Nats that a row's corrected scores must tell of its label on average, or nothing is shifted."""
+"""The mean information of the corrected scores, in nats, below which the scores are unchanged."""
 LABELED_WEIGHT = 0.1
 """The weight of a labeled row's log loss, relative to the densities of biases and shares."""
 RANGE_OF_CONFIDENCE = 0.3, 1.2
 MOST_GAUSS_NEWTON_STEPS = 60
-"""The most Gauss-Newton steps, halved ones too; on 698 contexts 6 to 40 whole ones were needed."""
+"""The largest number of Gauss-Newton steps, with halved steps; 698 contexts took 6 to 40 full
+steps."""
 SMALLEST_STEP = 1e-5
-"""Nats by which no label moves any more."""
+"""The tolerance of the search, in nats: a step that moves no label by more is the last."""
 LONGEST_STEP = 2.0
-"""Nats. Where a label is hardly ever right all large shifts are as good: the search would not end,
-so a step of `FLAT` nats or more that takes less than `LEAST_GAIN` off the objective is the last."""
+"""The longest step, in nats."""
 FLAT, LEAST_GAIN = 0.1, 1e-5
+"""A step longer than `FLAT` nats is the last if it lowers the objective by less than the fraction
+`LEAST_GAIN`. If a label is almost never right, all large shifts are equally good and the search
+would not end."""
 CLEARLY_LESS = 1e-3
-"""Of the objective: what another minimum must be lower by."""
+"""The difference in the objective by which a second minimum must be lower."""
 SMALLEST_PART = 1e-4
-"""Of a step: where halving ends."""
+"""The fraction of a step at which halving ends."""
 TINY = float(np.finfo(np.float32).tiny)
 CURVATURE_RIDGE = 1e-6
-"""Of the mean curvature: what lets a matrix that is singular along equal shifts be solved."""
+"""The ridge, relative to the mean curvature; equal shifts of all labels make the matrix singular.
+"""
 
 
 Evaluation = tuple[Scalar, Bias, jax.Array]
@@ -51,7 +56,7 @@ Evaluation = tuple[Scalar, Bias, jax.Array]
 
 
 class _Search(NamedTuple):
-    """Where the search stands, the step to try from there, and how long the last one was."""
+    """The place of the search, its objective, the next step, and the length of the last step."""
 
     place: Bias
     value: Scalar
@@ -62,9 +67,10 @@ class _Search(NamedTuple):
 
 
 def information(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
-    """The information of a row's scores on its label after BC, in nats.
+    """Measures the information of the scores on a row's label after BC, in nats.
 
-    The mean over rows of KL(Q_i || mean Q), Q_i the label probabilities of row i after BC.
+    This is the mean over rows of KL(Q_i || mean Q), where Q_i are the label probabilities of row i
+    after BC.
 
     >>> round(float(information(jnp.array([[-1.0, -3.0], [-2.0, -2.5]]))), 3)
     0.066
@@ -77,11 +83,12 @@ def information(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
 
 
 def confidence(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The confidence of the rows that BC gives to each label, relative to the other rows, [k].
+    """Measures the confidence of the rows predicted as each label, relative to other rows, [k].
 
-    The mean probability after BC of a label's rows, divided by that of all others; 1 where a label
-    is given no row, or every row. The rows that are given to a label that is never right are rows
-    of others, so that their confidence is low.
+    This is the mean probability of the predicted label after BC, over the rows predicted as the
+    label, divided by the same mean over all other rows. It is 1 if a label is predicted for no row
+    or for every row. If a label is never right, the rows predicted as it belong to other labels,
+    and their confidence is low.
 
     >>> rows = jnp.array([[0.0, -3.0], [-3.0, 0.0], [-2.0, -1.0]])
     >>> [round(float(ratio), 2) for ratio in confidence(rows)]
@@ -101,13 +108,13 @@ def confidence(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 
 
 def _corrected(log_probs: ProbeRows, weight: Weight | None) -> ProbeRows:
-    """Scores after BC; a row of weight 0 has zeros."""
+    """Corrects label-normalized scores by BC; a row of weight 0 is read as zeros."""
     present = jnp.where(base.weights_of(log_probs, weight)[:, None] > 0, log_probs, 0.0)
     rows = base.label_normalized(present)
     return rows - base.weighted_mean(rows, weight)
 
 
-# Outside of a compiled program each call would else compile its loops again.
+# Without jit, each call outside of a compiled program would compile its loops again.
 @jax.jit
 @base.full_precision
 def likely_shift(
@@ -120,30 +127,31 @@ def likely_shift(
     bias_scale: Scalar | float = 1.0,
     share_weight: Scalar | float = 1.0,
 ) -> Bias:
-    """The shift a [k], in nats, of mean 0, at which the objective above is least.
+    """Finds the shift a [k], in nats and of mean 0, that minimizes the objective of this module.
 
-    Gauss-Newton on both terms, the first by its weight 1 / (1 + |b|^2 / 2k): a sum of squares that
-    touches it from above, so that a step descends; it is halved until it does.
+    The search is Gauss-Newton on both terms. The first term is weighted by 1 / (1 + |b|^2 / 2k):
+    this sum of squares touches the term from above, so that a short step lowers the objective. A
+    step is halved until it does.
 
     Args:
         rows: s[m k], label-normalized, finite.
-        weight: [m]; what the shares and the bias are taken from.
-        shares: u[k], the shares that are expected.
-        labels: [m], where the log loss of softmax(s - a) on labeled rows is added.
-        labeled_weight: [m], what each row's log loss weighs.
-        bias_scale: nats; the scale of likely biases.
+        weight: [m], the weights of the rows in the shares and the bias.
+        shares: u[k], the expected shares.
+        labels: [m]; if given, the log loss of softmax(s - a) on labeled rows is added.
+        labeled_weight: [m], the weight of each row's log loss.
+        bias_scale: the scale of probable biases, in nats.
         share_weight: the weight of the expected shares relative to the bias.
     """
     k = rows.shape[-1]
     pull = share_weight * k * k
     total = jnp.sum(weight)
     log_share = jnp.where(weight > 0, jnp.log(weight / jnp.where(total > 0, total, 1.0)), -jnp.inf)
-    # [m, k], what each row's log loss weighs at its true label
+    # [m, k], the weight of each row's log loss at its gold label
     known = jnp.zeros_like(weight) if labeled_weight is None else labeled_weight
     true = None if labels is None else known[:, None] * one_hot(rows, labels)
 
     def implied(shift: Bias) -> tuple[jax.Array, Bias, Bias]:
-        """Log-probabilities [m, k], the log of the shares [k], and the bias [k] of a shift."""
+        """Returns log-probabilities [m, k], the log shares [k] and the bias [k] of a shift."""
         log_probs = base.label_normalized(rows - shift)
         log_shares = jax.nn.logsumexp(log_probs + log_share[:, None], axis=0)
         bias = shift + log_shares
@@ -154,7 +162,7 @@ def likely_shift(
         value = k * jnp.log1p(jnp.sum(bias**2) / (2 * k))
         value += 0.5 * pull * jnp.sum((jnp.exp(log_shares) - shares) ** 2)
         probs = jnp.exp(log_probs)
-        # [k, k]: how the bias of each label moves with the shift of each, and its share.
+        # [k, k]: the derivatives of the bias and of the shares by the shift
         of_label = jnp.exp(log_probs + log_share[:, None] - log_shares)  # [m, k], of sum 1 over m
         moves = of_label.T @ probs
         bias_moves = (moves - jnp.mean(moves, axis=0)) / bias_scale
@@ -170,8 +178,8 @@ def likely_shift(
             curvature += jnp.diag(jnp.sum(weighted, axis=0)) - weighted.T @ probs
         return value, slope, curvature
 
-    # From BC's bias with the expected shares as its target. Of few rows there may be another
-    # minimum, on the far side; where all far shifts are alike the first place stays.
+    # The first start is BC's bias with the expected shares as its target prior. With few rows there
+    # may be a second minimum on the opposite side. It is taken only if it is clearly lower.
     mean = base.weighted_mean(rows, weight)
     starts = jnp.stack([mean - jnp.log(shares), -mean])
     starts -= jnp.mean(starts, axis=-1, keepdims=True)
@@ -180,14 +188,16 @@ def likely_shift(
 
 
 def descend(start: Bias, evaluate: Callable[[Bias], Evaluation]) -> tuple[Bias, Scalar]:
-    """Gauss-Newton steps, halved until they descend, over k numbers that matter up to a constant.
+    """Minimizes an objective of k numbers that a common constant does not change.
+
+    It takes Gauss-Newton steps and halves each of them until the objective falls.
 
     Args:
         start: [k].
-        evaluate: the objective, its gradient and a positive curvature at a place [k].
+        evaluate: returns the objective, its gradient and a positive curvature at a place [k].
 
     Returns:
-        Where the search ended, and the objective there.
+        The last place, and the objective at this place.
     """
     k = len(start)
 
@@ -196,7 +206,7 @@ def descend(start: Bias, evaluate: Callable[[Bias], Evaluation]) -> tuple[Bias, 
         value, slope, curvature = evaluate(place)
         slope -= jnp.mean(slope)
         ridge = CURVATURE_RIDGE * jnp.trace(curvature) / k + 1e-12
-        # Equal shifts of all labels change nothing: the matrix of ones fills what they leave empty.
+        # Equal shifts of all labels change nothing: a matrix of ones fills this null space.
         filled = curvature + ridge * jnp.eye(k, dtype=curvature.dtype) + jnp.trace(curvature) / k**2
         move = jnp.linalg.solve(filled, slope)
         move -= jnp.mean(move)
@@ -207,7 +217,7 @@ def descend(start: Bias, evaluate: Callable[[Bias], Evaluation]) -> tuple[Bias, 
         reach = jnp.where(search.steps == 0, jnp.inf, jnp.where(is_flat, 0.0, reach))
         taken = _Search(place, value, move, jnp.ones_like(search.size), reach, search.steps + 1)
         halved = search._replace(size=search.size / 2.0, steps=search.steps + 1)
-        # Roundings of the objective must not stop the last steps.
+        # Rounding errors of the objective must not stop the last steps.
         descends = value <= search.value + 1e-6 * jnp.abs(search.value)
         is_taken = descends | (search.size <= SMALLEST_PART)
         return cast(_Search, jax.tree.map(partial(jnp.where, is_taken), taken, halved))
@@ -229,26 +239,26 @@ def empirical_bayes(
     share_weight: float = 1.0,
     labeled_weight: float | None = None,
 ) -> base.Calibrator:
-    """Subtracts the most probable shift under densities of biases and of shares of labels.
+    """Subtracts the most probable shift under densities of biases and of label shares.
 
-    The expected shares are u_j = c_j^2 / sum c^2, c_j the `confidence` that BC leaves label j.
-    Where a row's corrected scores tell less than 0.05 nats of its label (`information`), a shift
-    would only move guesses, and the scores stay as they are. With labels, the log loss of the
-    labeled rows after the shift is added, 0.1 of it, and scores are shifted whatever they tell.
+    The expected shares are u_j = c_j^2 / sum c^2, where c_j is the `confidence` of label j. If the
+    corrected scores carry less than 0.05 nats of information on a row's label (`information`), a
+    shift would only move guesses, and the scores are unchanged. With labels, 0.1 times the log loss
+    of the labeled rows is added to the objective, and scores are always shifted.
 
-    The constants are not tuned on the rows at hand: the study configs/evidence_recommend.py chooses
-    each on all sources but the one that judges it.
+    The constants are not tuned on the rows to correct: the study configs/evidence_recommend.py
+    chooses each of them on all sources except the one that tests it.
 
     Args:
-        least_information: in nats.
-        confidence_power: the power of the confidence that expected shares go with.
-        bias_scale: nats; the scale of likely biases.
+        least_information: the least information for a shift, in nats.
+        confidence_power: the power of the confidence in the expected shares.
+        bias_scale: the scale of probable biases, in nats.
         share_weight: the weight of the expected shares relative to the bias.
-        labeled_weight: what a labeled row's log loss weighs; None uses no labels.
+        labeled_weight: the weight of a labeled row's log loss; None uses no labels.
 
     Raises:
-        InputError: an option that is negative or no number; no labels given to `fit` where they
-            are used.
+        InputError: an option that is negative or not a number; `fit` without labels if they are
+            used.
 
     >>> fit, apply_ = empirical_bayes()
     >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])

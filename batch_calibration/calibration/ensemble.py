@@ -1,4 +1,4 @@
-"""Several prompts as one: the mean of their corrected log-probabilities, one answer a row."""
+"""An ensemble of prompts: the mean of their corrected log-probabilities gives one answer a row."""
 
 import jax
 import jax.numpy as jnp
@@ -12,18 +12,19 @@ from batch_calibration.typing import Scalar
 def average_contexts(
     corrected: jax.Array, weight: jax.Array, least_information: Scalar | float = LEAST_INFORMATION
 ) -> jax.Array:
-    """The mean of label-normalized scores over the contexts that tell enough of their rows.
+    """Averages label-normalized scores over the contexts that carry enough information.
 
-    l_ij = (1 / |C|) sum_{c in C} (s_cij - log sum_l exp s_cil), C the contexts whose rows tell
-    `least_information` or more of their labels (see `empirical_bayes`); all where none does.
+    l_ij = (1 / |C|) sum_{c in C} (s_cij - log sum_l exp s_cil), where C are the contexts with
+    `information` (see `empirical_bayes`) of at least `least_information`, or all contexts if no
+    context has as much.
 
     Args:
-        corrected: [c m k] in nats, row i the same question in every context.
-        weight: [c m]; a context of weight 0 has no say on that row.
+        corrected: [c m k] in nats; row i is the same question in every context.
+        weight: [c m]; a context of weight 0 is left out of that row's mean.
         least_information: in nats.
 
     Returns:
-        [m k], in nats; 0 for a row that no context has.
+        The means [m k], in nats; 0 for a row without any context.
 
     >>> rows = jnp.log(jnp.array([[[0.9, 0.1], [0.1, 0.9]], [[0.4, 0.6], [0.1, 0.9]]]))
     >>> average_contexts(rows, jnp.ones((2, 2))).argmax(axis=-1).tolist()

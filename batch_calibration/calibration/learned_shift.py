@@ -1,4 +1,4 @@
-"""BCL: batch calibration whose strength is learned from labeled rows."""
+"""BCL: batch calibration with a strength that is learned from labeled rows."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,13 +19,13 @@ from batch_calibration.calibration.shift import (
 from batch_calibration.errors import refuse_unknown
 from batch_calibration.typing import Bias, Curve, Labels, ProbeRows, Scalar, Weight
 
-# jnp.linspace(-5, 5, 101) holds neither 0 nor 1.
+# Rounding in jnp.linspace(-5, 5, 101) would miss 0 and 1.
 STRENGTHS = np.arange(-50, 51) / 10
-"""The 101 strengths tried, -5 to 5 in tenths; 0 (ICL) and 1 (BC) are among them exactly."""
+"""The 101 candidate strengths, -5 to 5 in tenths, with exactly 0 (ICL) and 1 (BC)."""
 
 STRENGTH_METRICS = {"accuracy": accuracy, "macro_f1": macro_f1}
 
-# Stable, so of 0.9 and 1.1 the smaller comes first.
+# The stable sort puts 0.9 before 1.1, which is as near to 1.
 _NEAREST_TO_ONE = np.argsort(np.abs(np.arange(-50, 51) - 10), kind="stable")
 
 
@@ -38,7 +38,7 @@ def strength_curve(
     *,
     metric: str = "accuracy",
 ) -> Curve:
-    """The metric of s - gamma b on labeled rows for each gamma in `STRENGTHS`: the paper's Fig. 5.
+    """Computes the metric of s - gamma b on labeled rows for each gamma in `STRENGTHS` (Fig. 5).
 
     Args:
         bias: b[k] in nats.
@@ -48,11 +48,11 @@ def strength_curve(
         metric: "accuracy" or "macro_f1".
 
     Returns:
-        [101], one value per strength.
+        [101], the metric at each strength.
     """
     judge = STRENGTH_METRICS[metric]
 
-    # One strength at a time: all at once is 500 MB for 100 labels and their 12,800 rows.
+    # One strength at a time: all at once would take 500 MB for 100 labels and 12,800 rows.
     def at(strength: Scalar) -> Scalar:
         return judge(apply(Shift(bias, strength), log_probs), labels, weight)
 
@@ -61,12 +61,12 @@ def strength_curve(
 
 
 def best_strength(curve: Curve) -> Scalar:
-    """The strength of the highest value; of equal values, the one nearest 1, then the smaller.
+    """Returns the strength with the highest metric; of equal ones the nearest to 1, then the lower.
 
     >>> best_strength(jnp.zeros(101)).item()
     1.0
     """
-    # argmax takes the first of equal values, here the one nearest 1.
+    # argmax takes the first of equal values, which is the nearest to 1 in this order.
     order = jnp.asarray(_NEAREST_TO_ONE, jnp.int32)
     return jnp.asarray(STRENGTHS, jnp.float32)[order[jnp.argmax(curve[order])]]
 
@@ -79,17 +79,17 @@ def learned_shift(
 ) -> base.Calibrator:
     """Subtracts gamma times the bias, gamma = argmax_g R(s - g b) on labeled rows (eq. 4).
 
-    Rows labeled -1 give the bias b_j = mean_i s_ij, the others the strength; where no row is
-    labeled -1, rows of known label give both. The state is a `Shift` that also holds the whole
-    curve gamma -> metric.
+    The bias b_j = mean_i s_ij is learned from rows labeled -1, and the strength gamma from labeled
+    rows. If no row is labeled -1, both are learned from labeled rows. The state is a `Shift` that
+    also holds the whole curve gamma -> metric.
 
     Args:
         metric: R, "accuracy" or "macro_f1".
-        bias_from: "labeled" takes the bias from the labeled rows instead.
-        target_prior: the share of each of the k labels one expects; the bias becomes b - log pi.
+        bias_from: "unlabeled", or "labeled" to learn the bias from the labeled rows.
+        target_prior: pi, the expected share of each of the k labels; the bias becomes b - log pi.
 
     Raises:
-        InputError: an unknown metric or bias_from; no labels given to `fit`.
+        InputError: an unknown metric or bias_from; `fit` without labels.
 
     >>> fit, apply_ = learned_shift()
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.0, -3.0], [-2.0, -2.5]])
@@ -102,7 +102,7 @@ def learned_shift(
 
     def learn(probe: base.ProbeScores) -> Shift:
         labels, weights = base.known_labels("bcl", probe.labels, base.WITH_BATCH), probe.weights
-        # Where no row is labeled -1, rows of known label give the bias too.
+        # If no row is labeled -1, the bias is learned from labeled rows, too.
         unlabeled = (labels < 0) & (weights > 0) & (bias_from == "unlabeled")
         gives_bias = jnp.where(jnp.any(unlabeled), unlabeled, labels >= 0)
         bias = base.weighted_mean(probe.log_probs, jnp.where(gives_bias, weights, 0.0))
@@ -114,12 +114,12 @@ def learned_shift(
 
 
 def balanced_weight(log_probs: ProbeRows, labels: Labels, weight: Weight | None = None) -> Weight:
-    """A weight for each row [m], by which all rows of a label weigh 1 together.
+    """Returns weights of rows [m] that sum to 1 over the rows of each label.
 
-    Zero where the label is unknown (-1).
+    Rows of unknown label (-1) have weight 0.
     """
     known_weights = known_weight(log_probs, labels, weight)
-    # A label without rows has the sum 0, in place of which 1 divides its zeros.
+    # The weights of a label without rows sum to 0; they are divided by 1 instead.
     of_label = known_weights[:, None] * one_hot(log_probs, labels)
     total = jnp.sum(of_label, axis=0)
     shares: Weight = jnp.sum(of_label / jnp.where(total > 0, total, 1.0), axis=1)
@@ -134,25 +134,25 @@ def balanced_shift(
 ) -> base.Calibrator:
     """Subtracts the class-balanced mean of labeled rows: s - gamma b, b = mean_l mean_{y_i=l} s_i.
 
-    RBCorr (Bhatt and Ivanova 2026, arXiv:2602.12445) takes the plain mean of a labeled set drawn
-    with as many rows of each label (`src/rbcorr_impl.py` of its code); on that set this is the
-    same, and on any other it weighs the labels as if they were so drawn. Unlike BC's, the bias
-    does not move with the shares of the labels among the rows it is learned from.
+    RBCorr (Bhatt and Ivanova 2026, arXiv:2602.12445) takes the plain mean of a labeled set with the
+    same number of rows for each label (`src/rbcorr_impl.py` of its code). On that set the result is
+    the same; on any other set the labels are weighted to be balanced. Unlike BC's bias, this bias
+    does not depend on the shares of the labels among the rows.
 
-    LOOC (Reif and Schwartz 2024, arXiv:2405.02743) learns from the demonstrations, each taken out
-    of the context and asked as the input. Its code (schwartz-lab-NLP/label-bias,
-    `compute_task_calibration_parameters`) divides by the mean over labels of the mean
-    *probability*, normalized over the labels: `estimate=log_mean_label_prob`. It scores a label by
-    the mean log-probability of its tokens and an end token; here, as everywhere, it is their sum
-    without that token.
+    LOOC (Reif and Schwartz 2024, arXiv:2405.02743) learns from the demonstrations: each of them is
+    taken out of the context and asked as the input. Its code (schwartz-lab-NLP/label-bias,
+    `compute_task_calibration_parameters`) divides by the class-balanced mean *probability*,
+    normalized over the labels: `estimate=log_mean_label_prob`. Its score of a label is the mean
+    log-probability of the label's tokens and an end token; this package sums the tokens and leaves
+    out the end token.
 
     Args:
-        estimate: probe rows [m k] and their weights [m], the balanced ones -> bias [k] in nats.
-        strength: gamma; 0 leaves the scores as they are.
-        target_prior: the share of each of the k labels one expects; the bias becomes b - log pi.
+        estimate: probe rows [m k] and their balanced weights [m] -> bias [k] in nats.
+        strength: gamma; 0 leaves the scores unchanged.
+        target_prior: pi, the expected share of each of the k labels; the bias becomes b - log pi.
 
     Raises:
-        InputError: no labels given to `fit`.
+        InputError: `fit` without labels.
 
     >>> fit, apply_ = balanced_shift()
     >>> rows = jnp.array([[-1.0, -3.0], [-1.0, -3.0], [-2.0, -2.0]])

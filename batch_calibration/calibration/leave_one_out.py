@@ -1,4 +1,4 @@
-"""BC that hides each row from its own bias: the mean of the others."""
+"""Leave-one-out BC: the bias of each row is the mean of the other rows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,8 +15,8 @@ class Whole(NamedTuple):
     """The state of `leave_one_out`, common to all rows of a batch.
 
     Attributes:
-        mean: of the log-probabilities of each label, in nats.
-        rows: how many there are.
+        mean: the mean log-probability of each label, [k], in nats.
+        rows: the number of rows.
     """
 
     mean: Bias
@@ -24,9 +24,12 @@ class Whole(NamedTuple):
 
 
 def others(state: Whole, log_probs: Rows) -> jax.Array:
-    """For each row of the batch the mean of the others, [n k]; zero where it is the only one."""
+    """Returns the mean of the other rows for each row of the batch, [n k]; zero for a single row.
+
+    The mean is (m b - s_i) / (m - 1) for the mean b of all m rows.
+    """
     number_of_others = jnp.maximum(state.rows - 1.0, 1.0)
-    # (m b - s_i) / (m - 1), without the large sum m b.
+    # This form avoids the large sum m b.
     mean = state.mean + (state.mean - jnp.asarray(log_probs)) / number_of_others
     return jnp.where(state.rows > 1.0, mean, 0.0)
 
@@ -36,18 +39,18 @@ def leave_one_out(
 ) -> Calibrator:
     """Subtracts from each row the mean of the other rows: s_i - gamma sum_{l != i} s_l / (m - 1).
 
-    The rows to correct are those that `fit` saw. With the mean b of all m rows, the others' mean is
-    (m b - s_i) / (m - 1), so that at gamma = 1
+    The rows to correct must be the rows that `fit` saw. With the mean b of all m rows, the mean of
+    the other rows is (m b - s_i) / (m - 1), so that at gamma = 1
 
-        s_i - (m b - s_i) / (m - 1) = m / (m - 1) (s_i - b),
+        s_i - (m b - s_i) / (m - 1) = m / (m - 1) (s_i - b).
 
-    BC's scores times a number above 1 that is the same for all rows and labels: its predictions
-    are BC's, and only its probabilities are a little surer. It differs in prediction at another
-    strength or with a target prior. One row has no others and stays as it is: plain ICL.
+    These are BC's scores times a number above 1 that is the same for all rows and labels. The
+    predictions are BC's, and the probabilities are slightly more confident. Predictions differ from
+    BC's at another strength or with a target prior. A single row is unchanged, as in plain ICL.
 
     Args:
         strength: gamma.
-        target_prior: the share of each of the k labels one expects; the bias becomes b - log pi.
+        target_prior: pi, the expected share of each of the k labels; the bias becomes b - log pi.
 
     >>> fit, apply_ = leave_one_out()
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5]])

@@ -1,4 +1,4 @@
-"""LinC: a linear map of label probabilities, from content-free rows and a few labeled ones."""
+"""LinC: a linear map of label probabilities, learned from content-free and a few labeled rows."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,8 @@ from batch_calibration.calibration.scaling import check_regularization, known_ro
 from batch_calibration.calibration.shift import mean_label_prob
 from batch_calibration.typing import Rows, Scores
 
-# Of the mean share 1/k: a label that content-free rows all but exclude is raised this much at most.
+# The lower bound of a mean probability, relative to 1/k. It limits the factor 1/p_hat of a label
+# that is improbable in the content-free rows.
 LEAST_MEAN_PROBABILITY = 0.01
 
 
@@ -25,7 +26,7 @@ class LinC(NamedTuple):
 
 
 def apply_linc(state: LinC, log_probs: Rows, /) -> Scores:
-    """A p + b, whose softmax over labels LinC predicts by."""
+    """Returns the scores A p + b; LinC's probabilities are their softmax over the labels."""
     return transform(state.affine, jnp.exp(label_normalized(log_probs)))
 
 
@@ -35,20 +36,21 @@ def linc(*, regularization: float = 10.0) -> Calibrator:
         argmin sum_i w_i (-log softmax(A p_i + b)_{y_i})
                + regularization / 2 (|A - diag(1/p_hat)|^2 + |b|^2)
 
-    p_hat is the mean label probability of the rows labeled -1, the content-free ones, at least
-    0.01/k; where no row is labeled -1, of all. As in the published code, p is normalized over the
-    labels and A begins at diag(1/p_hat), which is CC's correction, b at zero. That code then takes
-    one step of gradient descent for each labeled row, 15 times over or so, at a rate chosen for
-    each data set, which ends near its beginning; ours is the optimum of a penalty that says how
-    near. Its p_hat weighs content-free rows by the probability of all labels together; ours alike,
-    so that any scores serve.
+    p_hat is the mean label probability of the content-free rows, which are labeled -1, and at least
+    0.01/k. If no row is labeled -1, it is the mean of all rows. As in the published code, p is
+    normalized over the labels, A starts at diag(1/p_hat), which is CC's correction, and b at zero.
+    The published code then takes one step of gradient descent for each labeled row, in about 15
+    epochs and with a learning rate chosen for each data set. It ends near its start. Here the
+    distance from the start is a penalty, and the optimum is found. The published p_hat weights
+    content-free rows by the total probability of all labels. Here they have equal weights, so that
+    scores of any scale are accepted.
 
     Args:
-        regularization: the pull toward diag(1/p_hat) and 0. Lower it where hundreds of rows are
-            labeled, or where some label is never right.
+        regularization: the weight of the penalty. Lower it if hundreds of rows are labeled, or if
+            some label is never right.
 
     Raises:
-        InputError: a regularization that is not above 0; no labels given to `fit`.
+        InputError: a regularization that is not above 0; `fit` without labels.
 
     >>> fit, apply_ = linc()
     >>> rows = jnp.log(jnp.array([[0.8, 0.2], [0.9, 0.1], [0.6, 0.4]]))
@@ -61,7 +63,7 @@ def linc(*, regularization: float = 10.0) -> Calibrator:
         rows, gold, known_weights = known_rows("linc", probe)
         k = rows.shape[-1]
         weights = probe.weights
-        # Rows labeled -1 are the content-free ones; where none came, all rows give p_hat.
+        # Rows labeled -1 are the content-free rows; without them, p_hat is the mean of all rows.
         unlabeled = jnp.where(gold < 0, weights, 0.0)
         gives_mean = jnp.where(jnp.any(unlabeled > 0), unlabeled, weights)
         share = jnp.maximum(

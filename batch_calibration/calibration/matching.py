@@ -1,4 +1,4 @@
-"""Prior matching: the bias without which the mean prediction is the expected shares of labels."""
+"""Prior matching: removes the bias that makes the mean prediction differ from expected shares."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,23 +17,22 @@ Match = Callable[[ProbeRows, Bias, Weight], Bias]
 """A function that matches rows [m k] of weights [m] to shares [k]: a bias [k]."""
 
 Shares = Callable[[ProbeRows, Labels | None, Weight], tuple[Bias, Weight]]
-"""Rows [m k], labels [m] and weights [m] -> the shares to match [k], the weights to match by."""
+"""A function: rows [m k], labels [m], weights [m] -> the shares to match [k], weights to match by.
+"""
 
 TOLERANCE = 1e-6
-"""The largest distance of a label's mean prediction from its share."""
+"""The tolerance of the match: the largest distance of a mean prediction from its share."""
 MOST_NEWTON_STEPS = 100
-"""The most steps of Newton's method; of scores of standard deviation 60, 8 to 46 were needed."""
+"""The largest number of Newton steps; scores of standard deviation 60 needed 8 to 46."""
 COOLING = 0.25
 COLDEST = 1e-5
-"""Where the limit of temperature 0 is sought: a part of the scores' standard deviation."""
-# Of float32: what rounding alone makes of a mean prediction, and what lets the singular matrix of
-# the labels be factored, for each label.
-PREDICTION_ROUNDING = 1.2e-7
-CURVATURE_RIDGE = 1e-6
+"""The temperature that replaces the limit 0, relative to the scores' standard deviation."""
+PREDICTION_ROUNDING = 1.2e-7  # the float32 rounding error of a mean prediction
+CURVATURE_RIDGE = 1e-6  # the ridge per label; equal shifts make the Hessian singular
 
 
 class _Search(NamedTuple):
-    """Where Newton's method stands: the bias beyond the mean, and how far off it was."""
+    """The state of Newton's method: `shift` is the bias less the mean scores, `miss` its error."""
 
     shift: Bias
     temperature: Scalar
@@ -45,20 +44,21 @@ class _Search(NamedTuple):
 def match(
     log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, hard: bool = False
 ) -> Bias:
-    """The bias b with mean_i softmax(s_i - b) = pi, unique up to a constant.
+    """Finds the bias b with mean_i softmax(s_i - b) = pi, unique up to a constant.
 
-    It is where the convex mean_i logsumexp(s_i - b) + pi.b is least, whose third derivative along
-    d is at most the range of d times the second: log(1 + r) / r of a Newton step of range r always
-    descends (Sun and Tran-Dinh 2019, arXiv:1703.04599, nu = 2). Scores that spread wider than a
-    nat are divided by a temperature at first, which falls to 1 as steps get shorter than it; at a
-    high one the match is the mean score less log pi, BC. The constant makes the sum of b equal to
-    that of BC's bias.
+    It minimizes the convex function mean_i logsumexp(s_i - b) + pi.b. The third derivative of this
+    function along d is at most the range of d times the second, so that a Newton step of range r
+    always descends if it is scaled by log(1 + r) / r (Sun and Tran-Dinh 2019, arXiv:1703.04599,
+    nu = 2). Scores with a spread above one nat are first divided by a temperature, which falls to 1
+    as the steps become shorter. At a high temperature the match is the mean score less log pi, BC
+    with a target prior. The constant makes the sum of b equal to the sum of BC's bias.
 
     Args:
         log_probs: s[m k], in nats.
-        shares: pi[k], positive, of sum 1.
+        shares: pi[k], positive, with sum 1.
         weight: [m]; rows of weight 0 are absent.
-        hard: match the shares of predictions, argmax_j (s_ij - b_j), as the temperature's limit 0.
+        hard: True matches the shares of the predictions argmax_j (s_ij - b_j), the limit of
+            temperature 0.
 
     >>> rows = jnp.array([[0.0, 3.0], [0.0, 1.0]])
     >>> match(rows, jnp.array([0.5, 0.5])).round(4).tolist()
@@ -72,7 +72,7 @@ def match(
     total = jnp.sum(weights)
     row_share = weights / jnp.where(total > 0, total, 1.0)
     prior = jnp.log(shares)
-    # In nats: the temperature begins here, where the match is BC's bias less log pi.
+    # The first temperature, in nats; at this temperature the match is about BC's bias less log pi.
     spread = jnp.sqrt(jnp.sum(row_share * jnp.mean(columns**2, axis=0)))
     last = jnp.maximum(COLDEST * spread, 1e-30) if hard else jnp.ones_like(spread)
 
@@ -85,10 +85,10 @@ def match(
         worst = jnp.max(jnp.abs(miss))
         newton = newton_step((probs * row_share) @ probs.T, miss)
         reach = jnp.ptp(newton)  # nats, of the step
-        # log(1 + r) / r, by which a step always descends.
+        # Scaled by log(1 + r) / r, a step always descends.
         scale = jnp.where(reach > 0, jnp.log1p(reach) / jnp.where(reach > 0, reach, 1.0), 1.0)
         near = reach <= 1.0
-        # Within tolerance on a flat stretch: any bias there is a solution, so take no long step.
+        # Within the tolerance on a flat region any bias is a solution, so long steps are not taken.
         moved = jnp.where(near | (worst > TOLERANCE), scale * newton * search.temperature, 0.0)
         cools = near | (worst <= TOLERANCE)
         return _Search(
@@ -111,11 +111,11 @@ def match(
 def newton_step(pairs: jax.Array, miss: Bias) -> Bias:
     """Solves H d = miss for the Hessian H = diag(mean P) - mean P P', which is singular along 1.
 
-    A diagonal entry is computed as minus the sum of the others in its row: where P is nearly 0 or
-    1, the difference of the two terms would leave nothing but rounding.
+    A diagonal entry is computed as minus the sum of the other entries in its row. If P is nearly 0
+    or 1, the difference of the two terms in H would be only rounding error.
     """
     eye = jnp.eye(len(miss), dtype=pairs.dtype)
-    # Scaled to a unit diagonal, and ridged, as the matrix is singular along 1.
+    # Scaled to a unit diagonal, with a ridge because the matrix is singular along 1.
     off_diagonal = 0.5 * (pairs + pairs.T) * (1.0 - eye)
     scale = jax.lax.rsqrt(jnp.maximum(jnp.sum(off_diagonal, axis=-1), 1e-20))
     ridged = (1.0 + CURVATURE_RIDGE * len(miss)) * eye - scale[:, None] * off_diagonal * scale
@@ -124,17 +124,17 @@ def newton_step(pairs: jax.Array, miss: Bias) -> Bias:
 
 
 def _beside(mean: Bias, further: Bias) -> Bias:
-    """A bias that sums to what the mean does."""
+    """Adds a centered vector to the mean: the bias has the same sum as the mean."""
     return mean + (further - jnp.mean(further))
 
 
 def match_in_rounds(
     log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, rounds: int
 ) -> Bias:
-    """So many rounds of b <- b + log(mean_i softmax(s_i - b) / pi) from b = 0: UCPA.
+    """Repeats b <- b + log(mean_i softmax(s_i - b) / pi) for `rounds` rounds from b = 0 (UCPA).
 
     A round is the update of beta = -b and gamma_i = -logsumexp(s_i + beta) in the published code,
-    which does at most ten; the first is division by the mean normalized probability.
+    which takes at most ten rounds. The first round divides by the mean normalized probability.
     """
     mean = base.weighted_mean(log_probs, weight)
 
@@ -146,7 +146,7 @@ def match_in_rounds(
 
 
 def matched(shares: Shares, how: Match = match) -> base.Calibrator:
-    """The calibrator that subtracts the bias matched to the shares it is given or estimates."""
+    """Returns a calibrator that subtracts the bias that `how` matches to `shares`."""
 
     def learn(probe: base.ProbeScores) -> Shift:
         expected, weights = shares(probe.log_probs, probe.labels, probe.weights)
@@ -156,7 +156,7 @@ def matched(shares: Shares, how: Match = match) -> base.Calibrator:
 
 
 def given_shares(target_prior: Prior | None) -> Shares:
-    """The shares one expects, equal ones where none are given, and all rows to match by."""
+    """Returns a function that gives the expected shares, by default equal, and all weights."""
 
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
         count = log_probs.shape[-1]
@@ -167,17 +167,17 @@ def given_shares(target_prior: Prior | None) -> Shares:
 
 
 def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> base.Calibrator:
-    """Subtracts the bias b after which the mean prediction is pi: mean_i softmax(s_i - b) = pi.
+    """Subtracts a bias b so that the mean prediction becomes pi: mean_i softmax(s_i - b) = pi.
 
-    BC makes the mean *score* of all labels alike, this the mean *probability*, which shares of
-    labels are. Two published methods are this one: SUCPA (Estienne et al. 2023, arXiv:2307.06713,
-    UCPA where pi is uniform), which goes towards the match in ten rounds, and the prior matching
-    of Liusie et al. 2024 (arXiv:2309.04992).
+    BC equalizes the mean *score* of all labels. This method matches the mean *probability*, which
+    is comparable to label shares. Two published methods are equivalent: SUCPA (Estienne et al.
+    2023, arXiv:2307.06713; UCPA if pi is uniform), which approaches the match in ten rounds, and
+    the prior matching of Liusie et al. 2024 (arXiv:2309.04992).
 
     Args:
-        rounds: go so many rounds of UCPA (see `match_in_rounds`); 0 goes to 1e-6 on each share.
-        target_prior: pi, the share of each of the k labels one expects, by default equal ones; 0
-            for a label that is never right counts as 1e-4.
+        rounds: the number of UCPA rounds (see `match_in_rounds`); 0 matches each share to 1e-6.
+        target_prior: pi, the expected share of each of the k labels, by default equal shares; 0 for
+            a label that is never right counts as 1e-4.
 
     Raises:
         InputError: rounds below 0.
@@ -188,7 +188,7 @@ def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> bas
     [0.75, 0.25]
     """
     if rounds < 0:
-        remedy = "give rounds=10 as UCPA does, or leave it out to match exactly"
+        remedy = "give rounds=10 for UCPA, or leave it out to match exactly"
         raise InputError.at("rounds", "0 or more", rounds, remedy)
     if not rounds:
         return matched(given_shares(target_prior))
@@ -196,22 +196,23 @@ def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> bas
 
 
 def otter(*, target_prior: Sequence[float] | None = None) -> base.Calibrator:
-    """Predicts argmax_j T_ij, T the optimal transport of rows to labels of shares pi.
+    """Predicts argmax_j T_ij, where T is the optimal transport of rows to labels of shares pi.
 
-    T >= 0 is least in sum_ij T_ij (-log P_ij) where rows sum to 1/n and columns to pi. By duality
-    a row goes where log P_ij + v_j is largest, v the potentials of the columns: a bias b = -v that
-    is subtracted, and after which pi are the shares of *predictions*. It is prior matching in the
-    limit of temperature 0, mean_i softmax((s_i - b) / t) = pi, and is sought at t = 1e-5 standard
-    deviations of the scores. Rows beyond float32's reach of each other, equal ones above all, get
-    one label, which a plan may split.
+    T >= 0 minimizes sum_ij T_ij (-log P_ij), with rows that sum to 1/n and columns that sum to pi.
+    By duality, row i is assigned to the label with the largest log P_ij + v_j, where v are the
+    potentials of the columns. So b = -v is a bias, and without it the *predictions* have the
+    shares pi. This is the limit of prior matching at temperature 0, mean_i softmax((s_i - b) / t) =
+    pi; it is computed at t = 1e-5 standard deviations of the scores. Rows that float32 cannot
+    distinguish, such as equal rows, get the same label, although a transport plan may split them.
 
-    Source: Shin et al. 2024, arXiv:2404.08461, algorithm 1. The published code
-    normalizes P over labels, which moves a row's costs alike and so no plan, and adds 1e-6 to P,
-    which does for labels below -13.8 nats; as the paper we do not.
+    Source: Shin et al. 2024, arXiv:2404.08461, algorithm 1. The published code normalizes P over
+    labels, which adds a constant to a row's costs and does not change the plan. It also adds 1e-6
+    to P, which changes the plan for labels below -13.8 nats; the paper does not, and neither does
+    this function.
 
     Args:
-        target_prior: pi, the share of each of the k labels one expects, by default equal ones; 0
-            for a label that is never right counts as 1e-4.
+        target_prior: pi, the expected share of each of the k labels, by default equal shares; 0 for
+            a label that is never right counts as 1e-4.
 
     >>> import jax.numpy as jnp
     >>> fit, apply_ = otter()
@@ -223,27 +224,27 @@ def otter(*, target_prior: Sequence[float] | None = None) -> base.Calibrator:
 
 
 def transport(log_probs: ProbeRows, shares: Bias, weight: Weight) -> Bias:
-    """The bias after which predictions have the shares: the potentials of optimal transport.
+    """Finds the bias without which the predictions have the shares: the optimal potentials.
 
-    Any bias does that keeps b_j - b_l at least s_ij - s_il for each row i predicted l. The middle
-    of these is taken: for each label r the least with b_r = 0 and the greatest, and their mean. It
-    depends on nothing but the predictions, and is as far from changing one as it can be.
+    A bias gives these predictions if b_j - b_l >= s_ij - s_il for each row i predicted as l. Among
+    these biases the middle is taken: the mean, over labels r, of the lowest and the highest bias
+    with b_r = 0. It depends only on the predictions, and is far from changing any of them.
     """
     matched_bias = match(log_probs, shares, weight, hard=True)
-    # Without the bias found, of equal rows nothing is left, to the last bit.
+    # Subtracted first, so that equal rows differ from their prediction by exactly 0.
     corrected = jnp.asarray(log_probs) - matched_bias
     predicted = base.favored(corrected)
     behind = corrected - jnp.take_along_axis(corrected, predicted[:, None], axis=1)
     behind = jnp.where(jnp.asarray(weight)[:, None] > 0, behind, -jnp.inf)
-    # [l, j]: how close label j comes to label l among the rows predicted l, in nats below 0.
+    # [l, j]: the smallest distance of label j from label l in rows predicted as l, in nats below 0.
     most = jax.ops.segment_max(behind, predicted, len(shares)).T
-    # A label that is not predicted stays where it is found.
+    # The bias of a label that is never predicted does not move.
     distances = jnp.where(jnp.isfinite(most), most, 0.0)
 
     def through(label: Count, distances: jax.Array) -> jax.Array:
         return jnp.maximum(distances, distances[:, label, None] + distances[label])
 
-    # Longest paths between labels, as Floyd and Warshall find shortest ones.
+    # Longest paths between labels, by the Floyd-Warshall algorithm.
     distances = jax.lax.fori_loop(0, len(shares), through, distances)
     middle = (jnp.mean(distances, axis=1) - jnp.mean(distances, axis=0)) / 2
     return matched_bias + (middle - jnp.mean(middle))

@@ -1,28 +1,28 @@
-"""Expectation-maximization of many Gaussian mixtures at once, on whitened rows."""
+"""Expectation-maximization of many Gaussian mixtures at the same time, on whitened rows."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-# Starts worked on at a time: few enough that the shares of 10,000 rows stay in the cache.
+# Starts that run at the same time: few enough that the shares of 10,000 rows fit into the cache.
 SLOTS = 4
 
-# Rows summed before the partial sums are: a float32 sum of n terms loses log n, not n, roundings.
+# Rows in a partial sum: the rounding error of a float32 sum in blocks grows with log n, not n.
 BLOCK = 64
 
-# Beyond `WHOLE` rows a step of one start takes them a piece at a time, which stays in the cache.
+# Beyond `WHOLE` rows, a step of one start reads them in pieces that fit into the cache.
 WHOLE = 16_384
 PIECE = 1024
 
 
 class Mixture(NamedTuple):
-    """k Gaussians of f features.
+    """A mixture of k Gaussians over f features.
 
     Attributes:
         log_weights: log alpha[k].
         means: mu[k f].
-        factors: L[k f f], lower triangular, L L^T the covariance.
+        factors: L[k f f], lower triangular; L L^T is the covariance.
     """
 
     log_weights: jax.Array
@@ -31,7 +31,7 @@ class Mixture(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Sums over rows, of component k: its shares; shares times y; shares times y y^T; and log p."""
+    """Sums over rows for each component: shares, shares times y, shares times y y^T; and log p."""
 
     mass: jax.Array
     first: jax.Array
@@ -40,7 +40,7 @@ class Moments(NamedTuple):
 
 
 class Fits(NamedTuple):
-    """The result of each start: a mixture, its mean log-likelihood, and the steps it took."""
+    """The result of each start: a mixture, its mean log-likelihood, and the number of steps."""
 
     mixture: Mixture
     likelihood: jax.Array
@@ -48,7 +48,7 @@ class Fits(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Slots that each work on one start; a slot whose start has converged takes the next."""
+    """Slots that each run one start; a slot with a converged start takes the next start."""
 
     start: jax.Array
     steps: jax.Array
@@ -59,15 +59,15 @@ class Pool(NamedTuple):
 
 
 def block_sum(terms: jax.Array) -> jax.Array:
-    """The sum over the last axis, whose length is a multiple of `BLOCK`."""
+    """Sums over the last axis in blocks; its length is a multiple of `BLOCK`."""
     partial = jnp.sum(terms.reshape(*terms.shape[:-1], -1, BLOCK), axis=-1)
-    # Without the barrier XLA merges both sums into one long one.
+    # Without the barrier, XLA merges both sums into one long sum.
     block_sums: jax.Array = jax.lax.optimization_barrier(partial)  # type: ignore[no-untyped-call]
     return jnp.sum(block_sums, axis=-1)
 
 
 def invert_lower(factor: jax.Array) -> jax.Array:
-    """The inverse of lower triangular matrices [... f f]."""
+    """Inverts lower triangular matrices [... f f]."""
     eye = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=jnp.float32), factor.shape)
     return jax.scipy.linalg.solve_triangular(factor, eye, lower=True)
 
@@ -75,7 +75,7 @@ def invert_lower(factor: jax.Array) -> jax.Array:
 def e_step(
     mixture: Mixture, inverse: jax.Array, rows: jax.Array, weight: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The rows in each component's coordinates y[k f n], its shares[k n], weighted log p[n].
+    """Computes rows in component coordinates y[k f n], shares[k n] and weighted log p[n].
 
     Args:
         mixture: alpha, mu, L.
@@ -84,7 +84,7 @@ def e_step(
         weight: [n].
     """
     log_weights, means, factors = mixture
-    # L^-1 (z - mu): a component sees itself as a standard Gaussian.
+    # y = L^-1 (z - mu): in these coordinates each component is a standard Gaussian.
     own = jnp.einsum("kab,kbn->kan", inverse, rows - means[:, :, None])
 
     log_det = jnp.sum(jnp.log(jnp.diagonal(factors, axis1=-2, axis2=-1)), axis=-1)
@@ -95,7 +95,7 @@ def e_step(
 
 
 def sum_blocks(own: jax.Array, shares: jax.Array, log_rows: jax.Array) -> Moments:
-    """The moments of a whole table: sums of blocks of rows, then of these."""
+    """Sums the moments of a whole table, first within blocks of rows, then over blocks."""
     shared = shares[:, None, :] * own
     cut = (*own.shape[:2], -1, BLOCK)
     products = jnp.einsum("kaij,kbij->ikab", shared.reshape(cut), own.reshape(cut))
@@ -105,7 +105,7 @@ def sum_blocks(own: jax.Array, shares: jax.Array, log_rows: jax.Array) -> Moment
 
 
 def sum_piece(own: jax.Array, shares: jax.Array, log_rows: jax.Array) -> Moments:
-    """The moments of a piece, which is a block of its own."""
+    """Sums the moments of one piece of a table, which is short enough for plain sums."""
     return Moments(
         jnp.sum(shares, axis=-1),
         jnp.einsum("kn,kan->ka", shares, own),
@@ -117,17 +117,20 @@ def sum_piece(own: jax.Array, shares: jax.Array, log_rows: jax.Array) -> Moments
 def em_step(
     mixture: Mixture, rows: jax.Array, weight: jax.Array, ridge: jax.Array
 ) -> tuple[Mixture, jax.Array]:
-    """One E-step and one M-step, and the mean log-likelihood of the E-step.
+    """Takes one E-step and one M-step.
 
-    Each component sees the rows in its own coordinates y = L^-1 (z - mu), where its old mean is 0
-    and its old covariance I. New moments are small corrections there, L <- L chol(cov y), which
-    is what keeps float32 within 1e-4 nats of float64 after 100 steps.
+    The moments are computed in component coordinates y = L^-1 (z - mu), where the old mean is 0 and
+    the old covariance is I. There, new moments are small corrections, L <- L chol(cov y). This
+    keeps float32 within 1e-4 nats of float64 after 100 steps.
 
     Args:
         mixture: alpha, mu, L.
-        rows: z[f n]; n is a multiple of `BLOCK`, and beyond `WHOLE` of `PIECE`.
-        weight: [n], 0 where padded.
+        rows: z[f n]; n is a multiple of `BLOCK`, and beyond `WHOLE` rows of `PIECE`.
+        weight: [n], 0 for padding.
         ridge: [f f], added to each covariance.
+
+    Returns:
+        The new mixture, and the mean log-likelihood of the old one.
     """
     _, means, factors = mixture
     inverse = invert_lower(factors)
@@ -143,15 +146,15 @@ def em_step(
         pieces = jax.lax.map(piece, jnp.arange(0, rows.shape[1], PIECE, dtype=jnp.int32))
         sums = Moments(*(jnp.sum(moment, axis=0) for moment in pieces))
 
-    # An empty component keeps its mean and shrinks to the ridge: finite, and never chosen.
+    # An empty component keeps its mean and shrinks to the ridge: it is finite and never chosen.
     mass = sums.mass + 1e-12
     first = sums.first / mass[:, None]
     second = sums.second / mass[:, None, None]
     own_ridge = jnp.einsum("kab,bc,kdc->kad", inverse, ridge, inverse)
     covariance = second - first[:, :, None] * first[:, None, :] + own_ridge
     moved = jnp.einsum("kab,kbc->kac", factors, jnp.linalg.cholesky(covariance))
-    # A component that falls onto a few far rows at once may round to an indefinite matrix: its
-    # mean moves now, and the next step, taken from there, is exact.
+    # If a component jumps to a few distant rows, its matrix may be indefinite from rounding. Then
+    # only its mean moves, and the next step, which starts there, is exact.
     definite = jnp.all(jnp.isfinite(moved), axis=(-2, -1), keepdims=True)
 
     updated = Mixture(
@@ -163,14 +166,14 @@ def em_step(
 
 
 def first_mixture(means: jax.Array) -> Mixture:
-    """Equal weights, the given means, and the covariance of all rows: I, as they are white."""
+    """Returns a mixture with these means, equal weights, and covariance I, as rows are white."""
     k, f = means.shape
     eye = jnp.broadcast_to(jnp.eye(f, dtype=jnp.float32), (k, f, f))
     return Mixture(jnp.full(k, -jnp.log(jnp.float32(k))), means, eye)
 
 
 def choose(flag: jax.Array, yes: Mixture, no: Mixture) -> Mixture:
-    """Per slot, `yes` where the flag is set, else `no`."""
+    """Selects `yes` for slots with the flag set, and `no` for the others."""
 
     def choose_array(if_true: jax.Array, if_false: jax.Array) -> jax.Array:
         flags = flag.reshape((-1,) + (1,) * (if_true.ndim - 1))  # one for each slot
@@ -183,19 +186,19 @@ def fit_starts(
     rows: jax.Array, weight: jax.Array, ridge: jax.Array, starts: jax.Array, *, steps: int,
     tolerance: float, most: jax.Array | None = None
 ) -> Fits:  # fmt: skip
-    """Expectation-maximization from each of several starts, until it gains less than `tolerance`.
+    """Runs expectation-maximization from several starts, until a step gains less than `tolerance`.
 
-    The starts are worked on `SLOTS` at a time, so that one slow start holds up no other.
+    `SLOTS` starts run at the same time, and a slow start does not delay the others.
 
     Args:
         rows: z[n f], white.
         weight: [n].
         ridge: [f f].
         starts: the first means, [s k f].
-        steps: the most steps a start may take.
-        tolerance: in nats, on the mean log-likelihood between two steps.
-        most: only so many of the starts, the first ones; all of them where none is given. The
-            others are not worked on: zero steps, and a likelihood of minus infinity.
+        steps: the largest number of steps of a start.
+        tolerance: the change of the mean log-likelihood that ends a start, in nats.
+        most: the number of starts to run, by default all. The other starts have zero steps and a
+            likelihood of minus infinity.
     """
     count = starts.shape[0]
     last = count if most is None else most
@@ -203,7 +206,7 @@ def fit_starts(
     padding = -rows.shape[0] % multiple
     columns = jnp.pad(rows, ((0, padding), (0, 0))).T
     weights = jnp.pad(weight, (0, padding))
-    # One more start than there are: what an idle slot works on, and where it writes.
+    # One additional start, which idle slots run and write to.
     firsts = jax.vmap(first_mixture)(jnp.concatenate([starts, starts[:1]]))
 
     def begin(start: jax.Array) -> Mixture:
@@ -221,7 +224,7 @@ def fit_starts(
             pool.fits,
             Fits(mixture, likelihood, taken),
         )
-        # Slots that are done take the next starts in their order; beyond the last they idle.
+        # Slots that are done take the next starts in order, and idle after the last one.
         turn = pool.next + jnp.cumsum(done).astype(jnp.int32) - 1
         start = jnp.where(done, jnp.where(turn < last, turn, count), pool.start)
         return Pool(

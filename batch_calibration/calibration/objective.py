@@ -1,4 +1,4 @@
-"""Objectives that a fit may maximize: accuracy, recall and macro-F1, of labeled rows alone."""
+"""Objectives that a fit may maximize, over labeled rows: accuracy, recall and macro-F1."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from batch_calibration.typing import Labels, ProbeRows, Scalar, Weight
 
 
 def known_weight(rows: ProbeRows, labels: Labels, weight: Weight | None = None) -> jax.Array:
-    """Each row's weight, zero where the label is unknown (-1)."""
+    """Returns each row's weight, zero for an unknown label (-1)."""
     return jnp.where(labels >= 0, weights_of(rows, weight), 0.0)
 
 
 @takes_predictions
 def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The share of labeled rows whose prediction is right.
+    """Computes the share of labeled rows with a right prediction.
 
-    Predicted labels [n] do as well as the scores [n k] they are predicted from, here and in
-    macro_f1.
+    `scores` may also be predicted labels [n].
 
     >>> accuracy([0, 0], [0, 1])
     0.5
@@ -35,15 +34,16 @@ def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
 
 @takes_predictions
 def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The mean over labels of F1_j = 2 TP_j / (2 TP_j + FP_j + FN_j).
+    """Computes the mean over labels of F1_j = 2 TP_j / (2 TP_j + FP_j + FN_j).
 
-    Labels that neither occur nor are predicted are left out, as scikit-learn does.
+    Labels that neither occur nor are predicted are left out, as in scikit-learn. `scores` may also
+    be predicted labels [n].
 
     >>> round(macro_f1(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item(), 4)
     0.3333
     """
     weights = known_weight(scores, labels, weight)[:, None]
-    # Counted with weights: a row of weight 2 is there twice.
+    # Counted with weights: a row of weight 2 counts twice.
     names = jnp.arange(scores.shape[-1], dtype=jnp.int32)
     is_predicted = favored(scores)[:, None] == names
     is_true = jnp.asarray(labels, jnp.int32)[:, None] == names
@@ -57,21 +57,21 @@ def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
 
 
 def present_mean(per_row: jax.Array, weights: jax.Array, axis: int | None = None) -> jax.Array:
-    """The weighted mean, 0 where nothing weighs; absent values are masked, as they may be NaN."""
+    """Computes a weighted mean, 0 if all weights are 0; masks absent values, which may be NaN."""
     total = jnp.sum(weights, axis=axis)
     weighted = jnp.where(weights > 0, weights * per_row, 0.0)
     return jnp.sum(weighted, axis=axis) / jnp.where(total > 0, total, 1.0)
 
 
 def one_hot(scores: ProbeRows, labels: Labels) -> jax.Array:
-    """One-hot labels [m k]; a row of zeros where the label is unknown."""
+    """Returns one-hot labels [m k], with zeros for an unknown label."""
     return jax.nn.one_hot(labels, scores.shape[-1], dtype=jnp.float32)
 
 
 def mean_per_label(
     per_row: jax.Array, scores: ProbeRows, labels: Labels, weight: Weight | None
 ) -> tuple[jax.Array, jax.Array]:
-    """The mean of values[m] over the rows of each label, [k], and whether the label occurs."""
+    """Computes the mean of values[m] over each label's rows, [k], and whether the label occurs."""
     weights = known_weight(scores, labels, weight)[:, None] * one_hot(scores, labels)
     return present_mean(per_row[:, None], weights, axis=0), jnp.sum(weights, axis=0) > 0
 
@@ -79,14 +79,14 @@ def mean_per_label(
 def recall_per_label(
     scores: ProbeRows, labels: Labels, weight: Weight | None
 ) -> tuple[jax.Array, jax.Array]:
-    """The share of each label's rows that are right, [k], and whether the label occurs."""
+    """Computes the recall of each label, [k], and whether the label occurs."""
     right = (favored(scores) == labels).astype(jnp.float32)
     return mean_per_label(right, scores, labels, weight)
 
 
 @takes_predictions
 def balanced_accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The mean recall over the labels that occur: the accuracy at equal shares of labels.
+    """Computes the mean recall over the labels that occur: the accuracy at equal label shares.
 
     >>> balanced_accuracy([0, 0, 0, 0], [0, 0, 0, 1])
     0.5

@@ -1,4 +1,4 @@
-"""Averages over orders of the options: each option's mean score over the places it stood in."""
+"""Averages over orders of the options: the mean score of each option over its places."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from batch_calibration.typing import AnyArray, Bias, ProbeRows, Rows, Scores, We
 
 
 class Orders(NamedTuple):
-    """The state of `order_average`: the rows; the number to correct decides how many orders.
+    """The state of `order_average`: all rows, as the number of orders is known only in `apply`.
 
     Attributes:
         rows: [n o, k], the o orders of each question in sequence, in nats.
@@ -27,10 +27,10 @@ class Orders(NamedTuple):
 
 
 def option_places(orders: int, k: int) -> np.ndarray | None:
-    """Where option c of the first order stands in order r, [orders, k].
+    """Returns the place of option c of the first order in order r, [orders, k].
 
-    All k cyclic orders: in order r, place j has the option of place j + r. Two orders: as they are,
-    and the last option first. Any other number is no set of orders that is known: None.
+    k orders are all cyclic orders: in order r, place j has the option of place j + r. Two orders
+    are the first order and its reverse. For any other number the result is None.
 
     >>> option_places(2, 3).tolist()
     [[0, 1, 2], [2, 1, 0]]
@@ -46,9 +46,9 @@ def option_places(orders: int, k: int) -> np.ndarray | None:
 
 
 def by_option(log_probs: AnyArray, rows: int) -> jax.Array | None:
-    """Scores of places [n o, k] as scores of options [n, o, k], in the columns of the first order.
+    """Converts scores of places [n o, k] to scores of options [n, o, k], as in the first order.
 
-    None where the rows are neither two nor k for each of the n questions.
+    Without two or k rows for each of the n questions, the result is None.
 
     >>> by_option(jnp.array([[-1.0, -3.0], [-2.0, -2.5]]), 1).tolist()
     [[[-1.0, -3.0], [-2.5, -2.0]]]
@@ -62,7 +62,7 @@ def by_option(log_probs: AnyArray, rows: int) -> jax.Array | None:
 
 
 def _averaged(correction: Calibrator) -> Calibrator:
-    """Averages over orders, then the correction, which learns from the averages."""
+    """Returns a calibrator that averages over orders and then corrects the averages."""
 
     def learn(probe: ProbeScores) -> Orders:
         weights = probe.weights
@@ -74,7 +74,7 @@ def _averaged(correction: Calibrator) -> Calibrator:
         options = by_option(state.rows, len(scores))
         if options is None:
             return scores
-        # A mean over some of the places would lean to them: a question needs all of its orders.
+        # A mean over only some places would be biased toward them, so all orders are needed.
         weights = jnp.min(state.weight.reshape(options.shape[:2]), axis=1)  # [n]
         averages = jnp.where(weights[:, None] > 0, jnp.mean(options, axis=1), scores)
         return correction.apply(correction.fit(averages, None, weights), averages)
@@ -83,19 +83,18 @@ def _averaged(correction: Calibrator) -> Calibrator:
 
 
 def order_average() -> Calibrator:
-    """The mean over orders of an option's log-probability: a_ic = mean_r s_ir,place(r, c).
+    """Averages each option's log-probability over orders: a_ic = mean_r s_ir,place(r, c).
 
-    Each question stands o times in a row, its options in another order each time, the first the
-    order of the row to correct (see `option_places`). With all k cyclic orders each option stood
-    once in each place, so that what a model prefers among places is gone from every row, whatever
-    the questions; what it prefers among the options themselves is not. A pairwise judge
-    has two: the log-odds of k = 2 are
+    The probe has o consecutive rows per question, each with the options in a different order. The
+    first is the order of the row to correct (see `option_places`). With all k cyclic orders, each
+    option is once in each place, so that a preference for places cancels in every row. A preference
+    for the options themselves remains. A pairwise judge has two orders: the log-odds for k = 2 are
     (s_A,first - s_B,second + s_A,second - s_B,first) / 2.
 
-    Corrects the rows whose orders it was fitted to, in their order. A question that lacks one of
-    its orders keeps its own scores, as all rows do where the rows fitted to are no 2 n or k n.
-    Source: the mean over cyclic permutations with which Zheng et al. 2024, arXiv:2309.03882,
-    compare PriDe; theirs is of probabilities.
+    The rows to correct are the questions of the probe, in the same order. A question without all
+    its orders keeps its scores. All rows keep them if the probe has neither 2 n nor k n rows.
+    Source: the mean over cyclic permutations that Zheng et al. 2024, arXiv:2309.03882, compare with
+    PriDe; they average probabilities.
 
     >>> fit, apply_ = order_average()
     >>> apply_(fit(jnp.array([[-1.0, -3.0], [-2.0, -2.5]])), jnp.array([[-1.0, -3.0]])).tolist()
@@ -107,14 +106,14 @@ def order_average() -> Calibrator:
 def order_average_bc(
     *, strength: float = 1.0, target_prior: Sequence[float] | None = None
 ) -> Calibrator:
-    """Averages over orders, then BC: a_ic - gamma mean_i a_ic (+ gamma log pi_c).
+    """Averages over orders, then applies BC: a_ic - gamma mean_i a_ic (+ gamma log pi_c).
 
-    For options that are the same in all questions, such as yes and no: what the averages leave is
-    what the model prefers among these.
+    It suits options that are the same in all questions, such as yes and no: the averages still
+    contain the model's preference among these options.
 
     Args:
         strength: gamma; 0 is `order_average`.
-        target_prior: the share of each of the k options one expects, in the columns' order.
+        target_prior: pi, the expected share of each of the k options, in the order of columns.
 
     >>> fit, apply_ = order_average_bc()
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.0, -1.0], [-1.0, -1.0]])
@@ -128,11 +127,11 @@ def order_average_bc(
 def order_average_prior(
     *, rounds: int = 0, target_prior: Sequence[float] | None = None
 ) -> Calibrator:
-    """Averages over orders, then `prior_matching`: the mean prediction becomes the prior.
+    """Averages over orders, then applies `prior_matching`: the mean prediction becomes the prior.
 
     Args:
         rounds: as in `prior_matching`.
-        target_prior: the share of each of the k options one expects, by default equal ones.
+        target_prior: pi, the expected share of each of the k options, by default equal shares.
 
     >>> fit, apply_ = order_average_prior()
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.0, -1.0], [-1.0, -1.0]])
@@ -143,21 +142,22 @@ def order_average_prior(
 
 
 def option_prior(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The log of the mean over questions of softmax_j(mean over permutations of log P_j), [k].
+    """Estimates PriDe's prior over option places, [k].
 
-    Each question stands k times in a row, its options' contents moved round, so that each content
-    was once in each place: what the mean of log P says of a place is not its content's. P is
+    It is the log of the mean over questions of softmax_j(mean over permutations of log P_j). Each
+    question has k consecutive rows, with its options permuted cyclically, so that each option is
+    once in each place. The mean of log P then depends on the place and not on the option. P is
     normalized over the labels. Source: Zheng et al. 2024, arXiv:2309.03882, and their code
-    (chujiezheng/LLM-MCQ-Bias, `debias_utils.simple`), which adds 1e-10 before each log. There the
-    permuted questions themselves are answered by the mean over their permutations; here they are
-    corrected as all others are.
+    (chujiezheng/LLM-MCQ-Bias, `debias_utils.simple`), which adds 1e-10 before each log. Their code
+    answers the permuted questions by the mean over permutations; here they are corrected like all
+    other questions.
 
     Args:
-        log_probs: [q k, k] in nats, k rows of a question in sequence.
-        weight: [q k]; a question counts as its least present permutation does.
+        log_probs: [q k, k] in nats, k consecutive rows for each question.
+        weight: [q k]; the weight of a question is the lowest of its permutations.
 
     Raises:
-        InputError: rows that are no whole number of questions.
+        InputError: a number of rows that is not a multiple of k.
 
     >>> option_prior(jnp.array([[-1.0, -3.0], [-3.0, -3.0]])).round(2).tolist()
     [-0.3100000023841858, -1.309999942779541]
@@ -165,8 +165,8 @@ def option_prior(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     rows, k = log_probs.shape
     if rows % k:
         raise InputError(
-            f"PriDe learns from questions that appear {k} times in a row, once for each place of "
-            f"their {k} options; got {rows} rows: give {k} rows a question."
+            f"PriDe learns from questions with {k} consecutive rows, one for each place of their "
+            f"{k} options; got {rows} rows: give {k} rows per question."
         )
     weights = weights_of(log_probs, weight)
     present = jnp.where(weights[:, None] > 0, log_probs, 0.0)

@@ -1,14 +1,16 @@
-"""Label shares estimated from several contexts of one task, and each context matched to them.
+"""Label shares estimated from several contexts of one task; each context is matched to them.
 
-One context cannot tell bias from shares: both move its mean scores. Contexts of one task (draws of
-demonstrations, templates, models) have the same shares while their biases differ, so the shares pi
-under which all biases b_c are likely are sought together:
+One context cannot separate bias from shares, because both move its mean scores. Contexts of one
+task (draws of demonstrations, templates, models) have the same shares but different biases. So the
+shares pi are estimated from all C contexts together. They make all biases b_c probable, and
+minimize
 
     sqrt(C) sum_c w_c k log(1 + |b_c|^2 / 2k) + k^2 / 2 |pi - u|^2
 
-where b_c = a_c + log pi, centered, a_c is the shift that matches context c to pi, w_c goes with the
-information of its scores, and u are the mean expected shares (see `empirical_bayes`). The factor is
-sqrt(C) rather than C as biases of contexts are partly common.
+where b_c = a_c + log pi, centered, a_c is the shift that matches context c to pi, w_c is
+proportional to the information of the context's scores and sums to 1, and u are the mean expected
+shares (see `empirical_bayes`). The factor is sqrt(C) instead of C, because the biases of contexts
+are partly common.
 """
 
 from collections.abc import Sequence
@@ -33,27 +35,28 @@ from batch_calibration.calibration.shift import Shift, apply, least_shares
 from batch_calibration.typing import Key, Scalar
 
 FEWEST_CONTEXTS = 3
-"""Fewer contexts are corrected each by itself: two harmed more contexts than one did."""
+"""The fewest contexts that are pooled; pooling two harmed more contexts than correcting each one.
+"""
 LEAST_TOLD = 0.02
-"""Nats that a context's rows must tell of their labels on average to be pooled; 0.05 alone."""
+"""The least `information` of a context that is pooled, in nats; a single context needs 0.05."""
 TRUST = 1.0, 0.75, 0.5, 0.25, 0.0
-"""The parts of the way from equal shares to the estimated ones that agreement chooses from."""
+"""Candidate interpolation weights between equal and estimated shares."""
 CHANCE = 0.5
-"""The part of the agreement by chance that is subtracted. With none of it, contexts that give every
-row one label agree best; with all of it, uneven shares are rarely trusted."""
+"""The fraction of the chance agreement that is subtracted. At 0, contexts that give every row the
+same label agree best; at 1, uneven shares are rarely trusted."""
 AS_GOOD = 0.01
-"""Trusts whose agreement is within this of the best are as good: the largest is taken."""
+"""Among weights within this tolerance of the best agreement, the largest is used."""
 
 
 class Pooled(NamedTuple):
-    """What several contexts told together.
+    """The result of pooling several contexts.
 
     Attributes:
-        shares: [k], the shares that contexts were matched to; of no meaning where none were.
-        estimate: [k], the least of the objective.
-        trust: the part of the way from equal shares to the estimate at which the shares are.
-        used: [c], 1 for a context that was matched to them; 0 for all where these are too few.
-        shifts: [c k], in nats; 0 for a context that is not used.
+        shares: [k], the shares that contexts are matched to; meaningless if no context is used.
+        estimate: [k], the shares pi that minimize the objective.
+        trust: the interpolation weight of the estimate in `shares`, against equal shares.
+        used: [c], 1 for a context that is matched to `shares`; 0 for all if there are too few.
+        shifts: a_c[c k], in nats; 0 for a context that is not used.
     """
 
     shares: jax.Array
@@ -65,17 +68,21 @@ class Pooled(NamedTuple):
 
 @base.full_precision
 def joint_shares(
-    rows: jax.Array, weight: jax.Array, context_weight: jax.Array, expected: jax.Array,
+    rows: jax.Array, weight: jax.Array, context_weight: jax.Array, u: jax.Array,
     counts: jax.Array | None = None,
 ) -> jax.Array:  # fmt: skip
-    """The shares [k] at which the objective above is least, by Gauss-Newton on their logarithms.
+    """Finds the shares pi[k] of least objective, by Gauss-Newton on their logarithms.
+
+        sqrt(C) sum_c w_c k log(1 + |b_c|^2 / 2k) + k^2 / 2 |pi - u|^2 - sum_j n_j log pi_j
+
+    where b_c = a_c + log pi, centered, and mean_i softmax(s_ci - a_c) = pi.
 
     Args:
-        rows: [c m k], label-normalized scores in nats.
+        rows: s[c m k], label-normalized scores in nats.
         weight: [c m]; rows of weight 0 are absent.
-        context_weight: [c], sqrt(C) w_c; contexts of weight 0 are absent.
-        expected: u[k].
-        counts: [k], labels known of other rows; their log likelihood is added.
+        context_weight: sqrt(C) w_c, [c]; contexts of weight 0 are absent.
+        u: [k], the mean expected shares.
+        counts: n[k], the counts of known labels of other rows; without them, the last term is 0.
     """
     k = rows.shape[-1]
     center = jnp.eye(k) - 1.0 / k
@@ -83,63 +90,63 @@ def joint_shares(
     def bias_moves(
         rows: jax.Array, weight: jax.Array, shift: jax.Array, share_moves: jax.Array
     ) -> jax.Array:
-        """How a context's bias moves with the logarithms of the shares, [k k]."""
+        """Computes the derivative of a context's bias by the logarithms of the shares, [k k]."""
         probs = jnp.exp(base.label_normalized(rows - shift))
         pairs = (probs.T * (weight / jnp.maximum(jnp.sum(weight), 1e-30))) @ probs
         solve = jax.vmap(partial(newton_step, pairs), in_axes=1, out_axes=1)
         return center - solve(share_moves)
 
     def evaluate(place: jax.Array) -> Evaluation:
-        log_shares = jax.nn.log_softmax(place)
-        shares = jnp.exp(log_shares)
-        share_moves = jnp.diag(shares) - jnp.outer(shares, shares)
-        shifts = jax.vmap(match, in_axes=(0, None, 0))(rows, shares, weight)
-        bias = (shifts + log_shares) @ center  # [c k]
-        size = jnp.sum(bias**2, axis=-1) / (2 * k)
-        moves = jax.vmap(bias_moves, in_axes=(0, 0, 0, None))(rows, weight, shifts, share_moves)
+        log_pi = jax.nn.log_softmax(place)
+        pi = jnp.exp(log_pi)
+        share_moves = jnp.diag(pi) - jnp.outer(pi, pi)
+        a_c = jax.vmap(match, in_axes=(0, None, 0))(rows, pi, weight)  # [c k]
+        b_c = (a_c + log_pi) @ center  # [c k]
+        size = jnp.sum(b_c**2, axis=-1) / (2 * k)
+        moves = jax.vmap(bias_moves, in_axes=(0, 0, 0, None))(rows, weight, a_c, share_moves)
         heaviness = context_weight / (1.0 + size)
         value = k * jnp.sum(context_weight * jnp.log1p(size))
-        value += 0.5 * k * k * jnp.sum((shares - expected) ** 2)
-        slope = jnp.einsum("c,cj,cji->i", heaviness, bias, moves)
-        slope += k * k * (shares - expected) @ share_moves
+        value += 0.5 * k * k * jnp.sum((pi - u) ** 2)
+        slope = jnp.einsum("c,cj,cji->i", heaviness, b_c, moves)
+        slope += k * k * (pi - u) @ share_moves
         curvature = jnp.einsum("c,cji,cjl->il", heaviness, moves, moves)
         curvature += k * k * share_moves.T @ share_moves
         if counts is not None:
-            value -= counts @ log_shares
-            slope -= counts - jnp.sum(counts) * shares
+            value -= counts @ log_pi
+            slope -= counts - jnp.sum(counts) * pi
             curvature += jnp.sum(counts) * share_moves
         return value, slope, curvature
 
-    starts = jnp.stack([jnp.log(expected), jnp.zeros(k)])
+    starts = jnp.stack([jnp.log(u), jnp.zeros(k)])
     ends, values = jax.vmap(lambda start: descend(start, evaluate))(starts)
-    # Where a label is hardly ever right all smaller shares are as good.
+    # If a label is almost never right, all smaller shares are equally good.
     return least_shares(jax.nn.softmax(ends[jnp.argmin(values)]))
 
 
 def add_one(counts: jax.Array) -> jax.Array:
-    """Shares by counts [k], each label counted once more: no label has share 0."""
+    """Estimates shares from counts [k] by Laplace's rule, so that no label has share 0."""
     return (counts + 1.0) / jnp.sum(counts + 1.0)
 
 
 @base.full_precision
 def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> tuple[Scalar, Scalar]:
-    """How often two contexts give the same row the same answer, and how often by chance.
+    """Measures the agreement of contexts on the same rows, and the agreement by chance.
 
     Args:
         scores: [c m k], of the same rows in the same order.
         weight: [m]; rows of weight 0 are absent.
-        used: [c]; contexts of 0 are absent.
+        used: [c]; a context with 0 is absent.
 
     Returns:
-        Two means over pairs of contexts: the share of rows with equal answers, and the share that
-        would be equal if answers had the same frequencies and did not depend on the row.
+        Two means over pairs of contexts: the share of rows with equal answers, and the share
+        expected for answers with the same frequencies that do not depend on the row.
     """
     answers = jax.vmap(one_hot)(scores, base.favored(scores)) * used[:, None, None]
     frequencies = jax.vmap(base.weighted_mean, in_axes=(0, None))(answers, weight)
     count = jnp.sum(used)
 
     def of_pairs(answers: jax.Array) -> jax.Array:
-        """The mean over pairs of the sums over labels of the products; answers [c ... k]."""
+        """Averages the scalar product of two contexts' answers [c ... k] over pairs of contexts."""
         products = jnp.sum(jnp.sum(answers, axis=0) ** 2 - jnp.sum(answers**2, axis=0), axis=-1)
         return products / jnp.maximum(count * (count - 1.0), 1.0)
 
@@ -152,21 +159,21 @@ def pool_shares(
     least_information: Scalar | float = LEAST_TOLD,
     counts: jax.Array | None = None, chance: Scalar | float = CHANCE,
 ) -> Pooled:  # fmt: skip
-    """Estimates the label shares of several contexts together and matches each to them.
+    """Estimates the label shares of several contexts together and matches each context to them.
 
     Args:
-        rows: [c m k] scores in nats, finite where their weight is above 0.
-        weight: [c m]; rows of weight 0 are absent, and contexts that have no others too.
-        same_rows: True if row i is the same question in every context: the part of the way from
-            equal shares to the estimate is then the one at which contexts agree most, less a part
+        rows: [c m k] scores in nats, finite in rows of positive weight.
+        weight: [c m]; rows of weight 0 are absent, and so are contexts with only these rows.
+        same_rows: True if row i is the same question in every context. The interpolation weight of
+            the estimate is then chosen by the agreement of the contexts, less the fraction `chance`
             of their agreement by chance.
-        least_information: nats that a context's rows must tell of their labels on average; others
-            keep their scores.
-        counts: [k], labels that are known of other rows of the task.
-        chance: the part of the agreement by chance that is subtracted.
+        least_information: the least `information` of a context, in nats; other contexts keep their
+            scores.
+        counts: [k], the counts of known labels of other rows of the task.
+        chance: the fraction of the agreement by chance that is subtracted.
 
     Returns:
-        `Pooled`; where fewer than three contexts tell enough none is used.
+        `Pooled`; no context is used if fewer than three have enough information.
     """
     rows, used = _present(rows, weight, least_information)
     k = rows.shape[-1]
@@ -182,7 +189,7 @@ def pool_shares(
         shifts
     )
     beyond = agreed - chance * by_chance
-    # Counted labels decide better than agreement does.
+    # Counted labels are better evidence than agreement.
     is_chosen = same_rows & (counts is None)
     best = jnp.where(is_chosen, jnp.argmax(beyond > jnp.max(beyond) - AS_GOOD), 0)
     shifts = shifts[best] - jnp.mean(shifts[best], axis=-1, keepdims=True)
@@ -193,25 +200,28 @@ def pool_shares(
 def _present(
     rows: jax.Array, weight: jax.Array, least_information: Scalar | float
 ) -> tuple[jax.Array, jax.Array]:
-    """Label-normalized rows [c m k], equal scores in contexts that are not used, and `used` [c]."""
+    """Normalizes rows [c m k] over the labels and marks the contexts to use, [c].
+
+    Contexts that are not used get equal scores.
+    """
     rows = jax.nn.log_softmax(jnp.where(weight[..., None] > 0, rows, 0.0))
     told = jax.vmap(information)(rows, weight)
     tells = (told >= least_information) & jnp.any(weight > 0, axis=-1)
     used = jnp.where(jnp.sum(tells) >= FEWEST_CONTEXTS, tells, False).astype(rows.dtype)
-    # Equal scores are quickly matched.
+    # Equal scores are matched in few steps.
     return jnp.where(used[:, None, None] > 0, rows, -jnp.log(float(rows.shape[-1]))), used
 
 
 def _estimate(
     rows: jax.Array, weight: jax.Array, used: jax.Array, counts: jax.Array | None = None
 ) -> jax.Array:
-    """`joint_shares` [k] of contexts that count `used` [c] times each."""
+    """Estimates `joint_shares` [k]; context c counts `used[c]` times."""
     told = used * jax.vmap(information)(rows, weight)
     sureness = jax.vmap(confidence)(rows, weight) ** 2.0
-    expected = base.weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
-    expected = jnp.where(jnp.any(used > 0), expected, 1.0 / rows.shape[-1])
-    of_context = told / jnp.maximum(jnp.sum(told), 1e-30) * jnp.sqrt(jnp.sum(used))
-    return joint_shares(rows, weight, of_context, expected / jnp.sum(expected), counts)
+    u = base.weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
+    u = jnp.where(jnp.any(used > 0), u, 1.0 / rows.shape[-1])
+    w_c = told / jnp.maximum(jnp.sum(told), 1e-30)
+    return joint_shares(rows, weight, w_c * jnp.sqrt(jnp.sum(used)), u / jnp.sum(u), counts)
 
 
 @partial(jax.jit, static_argnames="draws")
@@ -219,10 +229,10 @@ def resampled_shares(
     rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool, key: Key, *,
     least_information: Scalar | float = LEAST_TOLD, draws: int = 200,
 ) -> jax.Array:  # fmt: skip
-    """Estimates of the shares [draws k] where contexts and rows are drawn with replacement.
+    """Estimates the shares [draws k] from bootstrap draws of contexts and rows.
 
-    Their spread says how far the estimate depends on these contexts and rows. What biases have in
-    common moves all of them alike, and does not show.
+    The spread of the estimates shows how much they depend on these contexts and rows. It does not
+    show a bias that all contexts have in common, because this bias moves all estimates equally.
 
     Args:
         rows: as in `pool_shares`.
@@ -230,7 +240,7 @@ def resampled_shares(
         same_rows: as in `pool_shares`.
         key: a `jax.random` key.
         least_information: as in `pool_shares`.
-        draws: how many.
+        draws: the number of draws.
     """
     rows, used = _present(rows, weight, least_information)
     contexts, length = weight.shape
@@ -239,10 +249,11 @@ def resampled_shares(
         of_contexts, of_rows = jax.random.split(key)
         log_used = jnp.where(used > 0, 0.0, -jnp.inf)
         drawn = jax.random.categorical(of_contexts, log_used, shape=(contexts,))
-        # As many as there are, of those that are used.
+        # As many draws as there are used contexts.
         is_drawn = jnp.arange(contexts, dtype=used.dtype) < jnp.sum(used)
         times = jnp.zeros_like(used).at[drawn].add(is_drawn.astype(used.dtype))
-        # Bootstrap weights of rows: exponential ones of mean 1, the same for a row of all contexts.
+        # Bayesian bootstrap: exponential weights of mean 1. If all contexts have the same rows, a
+        # row has the same weight in all of them.
         moves = jax.random.exponential(of_rows, (contexts, length))
         moves = jnp.where(same_rows, moves[:1], moves)
         return _estimate(rows, weight * moves, times)
@@ -256,15 +267,16 @@ def pooled_shares(
     least_information: float | None = None,
     counts: Sequence[int | float] | jax.Array | None = None,
 ) -> base.Calibrator:
-    """Matches a context to label shares that all contexts of its task tell together.
+    """Matches a context to label shares that are estimated from all contexts of its task.
 
-    A context alone is given what `empirical_bayes` gives, or with counts matched to the counted
-    shares: of several, `run_methods(groups=)`, `run_calibration` and `recommend_together` know.
+    This calibrator corrects a single context: with `counts` it matches the counted shares, and
+    otherwise it is `empirical_bayes`. Several contexts are pooled by `run_methods(groups=)`,
+    `run_calibration` and `recommend_together`.
 
     Args:
-        least_information: in nats; a context whose rows tell less of their labels is left as it is.
-            By default 0.02 for several contexts, 0.05 for one.
-        counts: [k], labels that are known of other rows of the task.
+        least_information: the least `information` of a context that is corrected, in nats. By
+            default 0.02 for several contexts and 0.05 for one.
+        counts: [k], the counts of known labels of other rows of the task.
 
     >>> fit, apply_ = pooled_shares()
     >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])

@@ -1,4 +1,4 @@
-"""DC-PMI: what the label's words score without the input, taken off row by row or once for all."""
+"""DC-PMI: subtracts the labels' scores without the input, one score per row or a common mean."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,12 +11,12 @@ from batch_calibration.typing import ProbeRows, Rows, Scalar, Scores, Weight
 
 
 class Premises(NamedTuple):
-    """The state of `premise_shift`: the rows alone, as the number to correct decides their use.
+    """The state of `premise_shift`: all rows, as `apply` decides between the rows and their mean.
 
     Attributes:
         rows: [m k], each label's score after its domain premise, in nats.
         weight: [m].
-        strength: how much of it is removed.
+        strength: gamma, the strength of the correction.
     """
 
     rows: ProbeRows
@@ -27,19 +27,19 @@ class Premises(NamedTuple):
 def premise_shift(
     *, strength: float = 1.0, target_prior: Sequence[float] | None = None
 ) -> Calibrator:
-    """Domain-conditional PMI: s_ij - gamma log p(y_j | domain premise).
+    """Subtracts the score after a domain premise: s_ij - gamma log p(y_j | domain premise).
 
-    With gamma = 1 it is log P(y | x, domain) / P(y | domain): Holtzman et al. 2021,
+    With gamma = 1 this is log P(y | x, domain) / P(y | domain): Holtzman et al. 2021,
     arXiv:2104.08315, PMI_DC, and `dcpmi` in their code (peterwestuw/surface-form-competition). The
-    domain premise is the prompt without its input and without demonstrations. One row serves
-    all rows to correct. Of multiple choice whose choices differ from row to row, as logs of
-    lm-evaluation-harness have it (`acc_mutual_info`), there is one for each row to correct: as many
-    rows as these, and more than one present, are taken off row by row. Any other number of rows is
-    averaged.
+    domain premise is the prompt without its input and without demonstrations. One premise row
+    corrects all rows. Multiple choice with different choices in each row, as in logs of
+    lm-evaluation-harness (`acc_mutual_info`), has one premise row for each row to correct. If the
+    numbers of rows are equal and more than one premise row is present, row i is subtracted from row
+    i. Otherwise the mean of the premise rows is subtracted.
 
     Args:
-        strength: gamma; 0 leaves the scores as they are.
-        target_prior: the share of each of the k labels one expects; its log is added.
+        strength: gamma; 0 leaves the scores unchanged.
+        target_prior: pi, the expected share of each of the k labels; gamma log pi is added.
 
     >>> fit, apply_ = premise_shift()
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5]])
@@ -54,7 +54,7 @@ def premise_shift(
         return Premises(present, probe.weights, jnp.float32(strength))
 
     def apply(state: Premises, log_probs: Rows, /) -> Scores:
-        # One row for all, unless there is a row for each row to correct.
+        # One bias for all rows, unless there is a premise row for each row to correct.
         bias = weighted_mean(state.rows, state.weight)
         if state.rows.shape == log_probs.shape:
             is_present = state.weight[:, None] > 0

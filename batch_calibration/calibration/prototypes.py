@@ -1,4 +1,4 @@
-"""PC: the scores of each label's rows are a Gaussian, found without labels."""
+"""PC: Gaussian prototypes of the scores of each label's rows, fitted without labels."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,22 +24,21 @@ from batch_calibration.typing import (
     Starts,
 )
 
-# 8! = 40,320 permutations are still a small table.
-MOST_PERMUTED = 8
+MOST_PERMUTED = 8  # 8! = 40,320 permutations are still a small table
 
 
 def assign(affinity: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The one-to-one assignment of largest sum: argmax_order sum_j affinity[order_j, j].
+    """Finds the one-to-one assignment of largest sum: argmax_order sum_j affinity[order_j, j].
 
     Args:
-        affinity: [cluster k, label k], what a cluster gains by standing for a label.
+        affinity: [cluster k, label k], the gain of a cluster from each label.
 
     Raises:
-        InputError: more than 8 labels where optax is not installed.
+        InputError: more than 8 labels if optax is not installed.
 
     Returns:
-        order[label], the cluster of each label, and the sum; of equal sums, the first in
-        dictionary order for k <= 8.
+        order[label], the cluster of each label, and the sum. For k <= 8, equal sums give the first
+        order in lexicographic order.
 
     >>> order, total = assign(jnp.array([[0.0, 5.0], [1.0, 0.0]]))
     >>> order.tolist(), total.item()
@@ -51,7 +50,7 @@ def assign(affinity: jax.Array) -> tuple[jax.Array, jax.Array]:
         totals = jnp.sum(affinity[orders, labels], axis=-1)
         return orders[jnp.argmax(totals)], jnp.max(totals)
 
-    # Imported here because optax loads absl, which `import batch_calibration` must not.
+    # Imported here, because optax loads absl and `import batch_calibration` must not.
     where = f"pc with more than {MOST_PERMUTED} labels"
     with answering(ImportError, where, "optax", extra("models")):
         from optax.assignment import hungarian_algorithm
@@ -62,25 +61,25 @@ def assign(affinity: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 COVARIANCE_RIDGE = 1e-6
-"""Added to the diagonal of each covariance, in squared nats (scikit-learn's reg_covar)."""
+"""The ridge on the diagonal of each covariance, in squared nats (scikit-learn's reg_covar)."""
 
 MOST_LABELS = 20
-"""Beyond this PC is refused: a full covariance has k (k + 1) / 2 numbers per label."""
+"""The largest number of labels: a full covariance has k (k + 1) / 2 numbers per label."""
 
 SEARCHED = 131_072
-"""Rows that all starts are followed on: 100 of them on 100,000 x 4 take seconds."""
+"""The most rows on which all starts are run: 100 starts on 100,000 x 4 scores take seconds."""
 
 REFINED = 20
-"""Starts followed on all rows of a table that is searched by a sample: the sample's best."""
+"""The number of starts that are run on all rows of a larger table, after a search on a sample."""
 
 
 def raw(log_probs: Rows) -> jax.Array:
-    """The log-probabilities as they are."""
+    """Returns the log-probabilities unchanged."""
     return jnp.asarray(log_probs)
 
 
 FEATURES: dict[str, Callable[[Rows], jax.Array]] = {"normalized": base.label_normalized, "raw": raw}
-"""Features of log-probabilities [n k] that the prototypes are fitted to."""
+"""Name -> function that maps log-probabilities [n k] to the features of the prototypes."""
 
 
 class Prototypes(NamedTuple):
@@ -90,7 +89,7 @@ class Prototypes(NamedTuple):
         means: mu[label k], in nats.
         factors: F[label k k], lower triangular; F^T F is the inverse covariance.
         log_weights: log alpha[label], the mixing coefficients.
-        log_likelihood: mean log-likelihood per row in nats, in the last E-step.
+        log_likelihood: mean log-likelihood per row, in nats, from the last E-step.
     """
 
     means: Means
@@ -101,7 +100,7 @@ class Prototypes(NamedTuple):
 
 @base.full_precision
 def densities(state: Prototypes, rows: Rows) -> Scores:
-    """The log density of each row of features under each label's, log N(x_i; mu_j, Sigma_j)."""
+    """Computes the log density of each row under each prototype, log N(x_i; mu_j, Sigma_j)."""
     centered = rows[:, None, :] - state.means  # [n, label, k]
     residuals = jnp.einsum("jab,njb->nja", state.factors, centered)
     log_scale = jnp.sum(jnp.log(jnp.diagonal(state.factors, axis1=-2, axis2=-1)), axis=-1)
@@ -110,18 +109,18 @@ def densities(state: Prototypes, rows: Rows) -> Scores:
 
 
 def draw_rows(key: Key, weight: jax.Array, count: int) -> jax.Array:
-    """The indices of distinct present rows, [count]; where fewer are present, absent ones follow.
+    """Draws the indices of distinct present rows, [count], followed by absent rows if needed.
 
-    Threefry is partitionable: what the first rows draw does not depend on how many rows of weight 0
-    follow, so padding changes nothing.
+    Threefry is partitionable: the random numbers of the first rows do not depend on the number of
+    rows of weight 0 after them, so padding changes nothing.
     """
-    # The largest of random numbers are a draw without replacement; -1 puts absent rows last.
+    # The largest random numbers are a draw without replacement; -1 puts absent rows last.
     race = jnp.where(weight > 0, jax.random.uniform(key, weight.shape), -1.0)
     return jax.lax.top_k(race, count)[1]
 
 
 def draw_starts(key: Key, rows: jax.Array, weight: jax.Array, starts: int) -> jax.Array:
-    """Distinct present rows as first means, [starts k k]; with fewer than k rows, some twice."""
+    """Draws distinct present rows as first means, [starts k k]; repeats rows if fewer than k."""
     labels = rows.shape[-1]
 
     def draw(start_key: jax.Array) -> jax.Array:
@@ -134,9 +133,10 @@ def draw_starts(key: Key, rows: jax.Array, weight: jax.Array, starts: int) -> ja
 
 
 def covariance_factor(residuals: jax.Array, weight: jax.Array) -> jax.Array:
-    """The lower Cholesky factor of the ridged covariance of centered rows.
+    """Computes the lower Cholesky factor of the ridged covariance of centered rows.
 
-    By QR of the rows, not of their products: one row 60 nats away would drown the ridge there.
+    QR is applied to the rows instead of their products, where a single row 60 nats away would be so
+    large that rounding removes the ridge.
     """
     shares = jnp.sqrt(weight / jnp.maximum(jnp.sum(weight), 1e-12))[:, None]
     ridge = jnp.sqrt(jnp.float32(COVARIANCE_RIDGE)) * jnp.eye(
@@ -163,14 +163,14 @@ def fit_prototypes(
     select: str,
     searched: int,
 ) -> Prototypes:
-    """The best of several mixtures, its components in the order of the labels."""
+    """Fits mixtures from several starts and returns the best, with components in label order."""
     present = weight[:, None] > 0
     rows = FEATURES[features](jnp.where(present, log_probs, 0.0))
     center = base.weighted_mean(rows, weight)
     residuals = jnp.where(present, rows - center, 0.0)
 
-    # Normalized rows lie on a curved (k - 1)-surface, thin one way: white rows keep float32 sound,
-    # and the ridge moves with them so that the objective is that of the rows in nats.
+    # Normalized rows lie near a curved (k - 1)-surface and are thin in one direction. White rows
+    # keep float32 accurate. The ridge is whitened too, so that the objective does not change.
     factor = covariance_factor(residuals, weight)
     whitening = invert_lower(factor)
     white = residuals @ whitening.T
@@ -182,7 +182,7 @@ def fit_prototypes(
     )
 
     def judge(fits: Fits) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Of each mixture its means in nats, the cluster of each label, and its merit."""
+        """Computes each mixture's means in nats, the cluster of each label, and its merit."""
         means = center + fits.mixture.means @ factor.T
         orders, totals = jax.lax.map(assign, means)
         merit = totals if select == "assignment" else fits.likelihood
@@ -193,10 +193,10 @@ def fit_prototypes(
     if start_means is not None:
         firsts = (start_means - center) @ whitening.T
     else:
-        assert key is not None  # `prototypes` refuses it
+        assert key is not None  # `prototypes` requires a key
         firsts = draw_starts(key, white, weight, starts)
         if rows.shape[0] > searched and starts > REFINED:
-            # Rows of weight 0 may follow: what counts is how many are present.
+            # Rows of weight 0 may follow, so only present rows are counted.
             many = jnp.sum(present) > searched
             sample = draw_rows(jax.random.split(key, starts + 1)[-1], weight, searched)
             tried = fit(
@@ -206,7 +206,7 @@ def fit_prototypes(
             most = jnp.where(many, REFINED, starts)
     fits = fit(white, weight, starts=firsts, most=most)
 
-    # Clusters of the best start, in the order of the labels, in nats again.
+    # The clusters of the best start, in label order and in nats.
     means, orders, merit = judge(fits)
     best = jnp.argmax(merit)
     order = orders[best]
@@ -232,27 +232,28 @@ def prototypes(
     """Predicts the most probable of k Gaussian prototypes: argmax_j P_G(x; mu_j, Sigma_j).
 
     A mixture with full covariances is fitted to x, the log-probabilities of the batch, by
-    expectation-maximization from many starts (Han et al. 2023; the paper's sec. 3.2
-    and app. D). A start is k distinct random rows as means, the covariance of all rows, equal
-    weights. Clusters go to labels by the assignment that maximizes sum_j mu_order(j),j; the start
-    whose sum is largest is kept. Scores are log densities in nats.
+    expectation-maximization from many starts (Han et al. 2023; the paper's sec. 3.2 and app. D). A
+    start has k distinct random rows as means, the covariance of all rows, and equal weights.
+    Clusters are assigned to labels so that sum_j mu_order(j),j is largest. The start with the
+    largest sum is kept. Scores are log densities in nats.
 
     Args:
-        features: "normalized" takes x normalized over the labels; of two labels the boundary is
-            then a line along the diagonal. "raw" takes x as it is, where the boundary may bend (the
-            paper's Fig. 2); it needs log-probabilities, as a constant per row is read.
-        starts: how many starts.
-        steps: the most EM steps a start may take.
-        tolerance: a start stops when its mean log-likelihood changes by less, in nats.
-        select: keep the start of the best "assignment" or of the highest "likelihood".
-        fitted_weights: add the log mixing coefficients to the scores.
+        features: "normalized" normalizes x over the labels; for two labels the boundary is then a
+            line along the diagonal. "raw" leaves x unchanged, and the boundary may bend (the
+            paper's Fig. 2); it needs log-probabilities, because a constant per row matters.
+        starts: the number of starts.
+        steps: the largest number of EM steps of a start.
+        tolerance: the change of the mean log-likelihood that ends a start, in nats.
+        select: "assignment" keeps the start with the best assignment, "likelihood" the start with
+            the highest likelihood.
+        fitted_weights: True adds the log mixing coefficients to the scores.
         start_means: first means [s k k] in nats instead of random ones; then no key is needed.
-        searched: of a table of more present rows than this, the random starts are first followed on
-            a sample of so many, and the sample's 20 best then on all rows, from their beginning.
+        searched: the most present rows on which all random starts are run. In a larger table, they
+            are run on a sample of this size, and the 20 best are run again on all rows.
 
     Raises:
-        InputError: unknown `features` or `select`; starts, steps or searched below 1; no key given
-            to `fit`; more than 20 labels.
+        InputError: unknown `features` or `select`; starts, steps or searched below 1; `fit` without
+            a key; more than 20 labels.
 
     >>> rows = jnp.log(jnp.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]]))
     >>> fit, apply_ = prototypes(starts=4)
@@ -263,20 +264,19 @@ def prototypes(
     refuse_unknown("way to select a start", select, ("assignment", "likelihood"))
     if min(starts, steps, searched) < 1:
         raise InputError(
-            f"pc takes at least 1 step from at least 1 start and searches at least 1 row; starts "
-            f"is {starts}, steps is {steps} and searched is {searched}: give whole numbers from "
-            "1 on."
+            f"pc needs at least 1 start, 1 step and 1 row to search; got starts={starts}, "
+            f"steps={steps} and searched={searched}: give whole numbers from 1 on."
         )
 
     def learn(probe: base.ProbeScores) -> Prototypes:
         if probe.log_probs.shape[-1] > MOST_LABELS:
             raise InputError(
-                f"pc supports at most {MOST_LABELS} labels, as it fits a full covariance in as "
-                f"many dimensions; the scores have {probe.log_probs.shape[-1]}: use bc."
+                f"pc supports at most {MOST_LABELS} labels, because it fits full covariance "
+                f"matrices; the scores have {probe.log_probs.shape[-1]}: use bc."
             )
         if probe.key is None and start_means is None:
             raise InputError(
-                "pc starts from random rows and no key came: give key=jax.random.key(0) to fit, "
+                "pc starts from random rows and needs a key: give key=jax.random.key(0) to fit, "
                 "or key=0 to calibrate."
             )
         best: Prototypes = fit_prototypes(

@@ -1,4 +1,4 @@
-"""BC as rows arrive: a running mean that can be updated, merged and carried along."""
+"""BC for a stream of rows: a running mean that can be updated and merged."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,13 +17,13 @@ from batch_calibration.typing import Bias, Count, Predictions, ProbeRows, Rows, 
 
 
 class Running(NamedTuple):
-    """A mean and how much it weighs; with `merge` and `empty`, a monoid.
+    """A mean and its count; with `merge` and `empty`, a monoid.
 
     Attributes:
-        mean: mean log-probability of each label so far, in nats.
-        count: rows (or mini-batches) seen. An integer, because a float32 count stops at 2**24;
-            at 2**31 - 1 it stays, and later rows still move the mean.
-        rest: what rounding has taken off the mean so far, in nats.
+        mean: the mean log-probability of each label so far, in nats.
+        count: the number of rows (or mini-batches) seen. It is an integer, because a float32 count
+            stops at 2**24. It stops at 2**31 - 1, and later rows still move the mean.
+        rest: the sum of rounding errors of the mean so far, in nats.
     """
 
     mean: Bias
@@ -32,32 +32,32 @@ class Running(NamedTuple):
 
 
 def empty(labels: int) -> Running:
-    """The estimate before anything is seen: no bias, no weight."""
+    """Returns the estimate before the first row: zero bias and zero count."""
     return Running(jnp.zeros(labels), jnp.int32(0), jnp.zeros(labels))
 
 
 def merge(first: Running, second: Running, /) -> Running:
-    """The estimate of both together: mean + (mean' - mean) count' / (count + count').
+    """Combines two estimates: mean + (mean' - mean) count' / (count + count').
 
-    Chan's pairwise update, its sum compensated as Neumaier does: what float32 rounds off the mean
-    is kept in `rest` and added to the next step. After a million single rows of mean -1000 nats
-    the mean is 2.5e-5 from the float64 mean, less than half a unit in its last place, and without
-    `rest` 6.9e-3 (`tests/calibration/test_running.py::test_single_rows_far_from_zero_do_not_drift` with
-    1,000,000 rows).
+    This is Chan's pairwise update with Neumaier's compensated sum: the float32 rounding error of
+    the mean is kept in `rest` and added to the next step. After a million single rows of mean -1000
+    nats the mean is 2.5e-5 from the float64 mean, which is less than half a unit in its last place.
+    Without `rest` the distance is 6.9e-3
+    (`test_single_rows_far_from_zero_do_not_drift` of `tests/calibration/` with 1,000,000 rows).
 
     >>> one, three = update(empty(1), [[1.0]]), update(empty(1), [[2.0], [4.0], [6.0]])
     >>> merge(one, three).mean.tolist()
     [3.25]
     """
-    # float32 holds the share well enough: only the count itself must not be rounded.
+    # The share is accurate enough in float32; only the count must not be rounded.
     counts = first.count.astype(jnp.float32), second.count.astype(jnp.float32)
     share = counts[1] / jnp.maximum(counts[0] + counts[1], 1.0)
     step = ((second.mean - first.mean) + (second.rest - first.rest)) * share + first.rest
     mean = first.mean + step
-    # Exact whichever of both is larger (Knuth's two-sum).
+    # Knuth's two-sum, which is exact for either order of magnitudes.
     moved = mean - first.mean
     rest = (first.mean - (mean - moved)) + (step - moved)
-    # An int32 that overflowed is smaller than before; it stays at the largest.
+    # After an overflow, int32 is smaller than before: the count stays at the largest int32.
     total = first.count + second.count
     full = jnp.int32(np.iinfo(np.int32).max)
     return Running(mean, jnp.where(total < first.count, full, total), rest)
@@ -71,14 +71,14 @@ def update(
     *,
     per_batch: bool = False,
 ) -> Running:
-    """The estimate after one more mini-batch (eq. 3).
+    """Updates the estimate with one more mini-batch (eq. 3).
 
     Args:
-        state: what was seen so far.
+        state: the estimate so far.
         log_probs: [m k], the mini-batch, in nats.
-        weight: [m], whole numbers: 0 absent, 2 there twice.
-        per_batch: each mini-batch weighs alike, n/(n+1) and 1/(n+1), as eq. 3 says literally.
-            Otherwise each row weighs alike, and any cut into batches gives the same mean.
+        weight: [m], integers: 0 is absent, 2 counts twice.
+        per_batch: True gives each mini-batch equal weight, n/(n+1) and 1/(n+1), as in eq. 3. False
+            gives each row equal weight, so that the mean does not depend on the batches.
     """
     rows, _, weights = read_rows(log_probs, None, weight)
     seen = jnp.sum(weights_of(rows, weights)).astype(jnp.int32)
@@ -88,11 +88,12 @@ def update(
 
 
 class Stream(NamedTuple):
-    """The estimate after each mini-batch of a stream, and which mini-batch each row came in.
+    """The estimate after each mini-batch of a stream, and the mini-batch of each row.
 
     Attributes:
         means: [b k], in nats; the last is the mean of all rows.
-        batch_of_row: [m], its mini-batch; of an absent row, that of the present row before.
+        batch_of_row: [m], the index of its mini-batch; an absent row has the index of the last
+            present row before it.
     """
 
     means: Rows
@@ -108,10 +109,10 @@ def stream(
     batch_size: int,
     per_batch: bool = False,
 ) -> tuple[Running, Running]:
-    """Sends rows through `update` in mini-batches, in order.
+    """Updates an estimate with rows in mini-batches, in order.
 
     Returns:
-        The estimate at the end, and the estimates after each mini-batch (a leading axis).
+        The last estimate, and the estimates after each mini-batch (on a leading axis).
     """
     rows, labels = log_probs.shape
     missing = -rows % batch_size  # rows that fill the last mini-batch, with weight 0
@@ -134,21 +135,21 @@ def running_shift(
     strength: float = 1.0,
     target_prior: Sequence[float] | None = None,
 ) -> Calibrator:
-    """Subtracts the running mean up to and including the row's mini-batch: s - gamma b so far.
+    """Subtracts the running mean b up to and including the row's mini-batch: s - gamma b.
 
-    Source: Zhou et al. 2024, eq. 3, as it is deployed. After n mini-batches the next one, of mean
-    c, makes the estimate b <- n / (n + 1) b + 1 / (n + 1) c (here weighted by rows, unless
-    `per_batch`), and its rows are corrected by that b. `fit` walks the stream, `apply` corrects
-    the same rows in the same order; rows beyond them are corrected by the last estimate, which is
-    the mean of all rows (bc's). Absent rows take no place in a mini-batch, a row of weight 2 takes
-    one and weighs twice.
+    Source: Zhou et al. 2024, eq. 3. After n mini-batches, the next mini-batch with mean c updates
+    the estimate to b <- n / (n + 1) b + 1 / (n + 1) c (weighted by rows unless `per_batch` is set).
+    Its rows are corrected with this b. `fit` reads the whole stream, and `apply` corrects the same
+    rows in the same order. Additional rows are corrected with the last estimate, the mean of all
+    rows, as in `bc`. Absent rows are in no mini-batch. A row of weight 2 is one row of a mini-batch
+    and counts twice.
 
     Args:
-        batch_size: rows in a mini-batch; the last may be shorter. Few make the first predictions
-            rough, as the bias is then learned from few rows.
-        per_batch: mini-batches weigh alike instead of rows (see `update`).
+        batch_size: the number of rows in a mini-batch; the last may have fewer. With a small number
+            the first predictions are rough, because their bias is learned from few rows.
+        per_batch: True gives mini-batches equal weight instead of rows (see `update`).
         strength: gamma.
-        target_prior: the share of each of the k labels one expects; the bias becomes b - log pi.
+        target_prior: pi, the expected share of each of the k labels; the bias becomes b - log pi.
 
     Raises:
         InputError: batch_size below 1.
@@ -160,13 +161,13 @@ def running_shift(
     """
     if batch_size < 1:
         raise InputError(
-            f"bc_running cuts the rows into mini-batches of at least 1 row; batch_size is "
+            f"bc_running splits the rows into mini-batches of at least 1 row; batch_size is "
             f"{batch_size}: give a whole number from 1 on."
         )
 
     def learn(probe: ProbeScores) -> Stream:
         present = probe.weights > 0
-        # Present rows first, in their order: absent ones leave no gap in a mini-batch.
+        # Present rows first, in their order, so that absent rows leave no gap in a mini-batch.
         order = jnp.argsort(~present, stable=True)
         _, seen = stream(
             empty(probe.log_probs.shape[-1]),

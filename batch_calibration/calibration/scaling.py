@@ -13,16 +13,16 @@ from batch_calibration.typing import Bias, Labels, ProbeRows, Rows, Scores, Weig
 Form = Literal["temperature", "vector", "matrix"]
 
 PSEUDO_ROWS = 8.0
-"""Rows without bias that are added to the labeled ones, so that one row is no bias yet."""
+"""The number of pseudo-rows without bias that are added to the labeled rows, for shrinkage."""
 
 LEAST_SCALE = 0.01
-"""A temperature of 100 is the most; a scale below 0 would turn the predictions around."""
+"""The lowest scale, a temperature of 100; a scale below 0 would reverse the predictions."""
 
 TOWARD = ("bc", "icl", "zero")
 
 
 class Scaling(NamedTuple):
-    """The state of scaling: z = scale (x - bias) + offset, x the label-normalized scores.
+    """The state of scaling: z = scale (x - bias) + offset, for label-normalized scores x.
 
     Attributes:
         bias: [k], in nats.
@@ -34,12 +34,14 @@ class Scaling(NamedTuple):
 
 
 def apply_scaling(state: Scaling, log_probs: Rows, /) -> Scores:
-    """The rescaled scores[n k]."""
+    """Returns the rescaled scores[n k]."""
     return transform(state.affine, base.label_normalized(log_probs) - state.bias)
 
 
 def known_rows(method: str, probe: base.ProbeScores) -> tuple[ProbeRows, Labels, Weight]:
-    """Label-normalized rows, labels, and the weights of rows of known label; else rows of zero.
+    """Returns label-normalized rows, labels and weights; unlabeled rows have weight 0.
+
+    Rows of weight 0 are set to equal scores, as they may hold NaN.
 
     Raises:
         InputError: there are no labels.
@@ -51,7 +53,10 @@ def known_rows(method: str, probe: base.ProbeScores) -> tuple[ProbeRows, Labels,
 
 
 def check_regularization(regularization: float) -> None:
-    """Refuses a pull that is no number above 0: without any, few rows have no least log loss."""
+    """Raises InputError unless the weight of the penalty is a finite number above 0.
+
+    Without a penalty, the log loss of a few rows has no minimum.
+    """
     if not 0.0 < regularization < float("inf"):
         remedy = "give one such as regularization=10.0"
         raise InputError.at("regularization", "a number above 0", f"{regularization!r}", remedy)
@@ -62,27 +67,26 @@ def scaling(
 ) -> base.Calibrator:
     """Rescales label-normalized scores x = log softmax(s) by least log loss on labeled rows.
 
-    Temperature z = a x, vector z = a * (x - b) + c, matrix z = A (x - b) + c (Guo et al. 2017,
-    arXiv:1706.04599, sec. 4.2), the parameters as of
+    The map is a temperature z = a x, a vector z = a * (x - b) + c, or a matrix z = A (x - b) + c
+    (Guo et al. 2017, arXiv:1706.04599, sec. 4.2). Its parameters are
 
         argmin sum_i w_i (-log softmax(z_i)_{y_i}) + regularization / 2 |theta - theta_0|^2
 
-    Guo et al. have no penalty and thousands of rows; a prompt's labeled rows are few. Where they
-    say little, theta_0 is the answer: scale 1 and offset 0. There b_j = sum_i x_ij / (m + 8), the
-    mean score shrunk by 8 rows without bias, so that theta_0 is ICL for one row and BC for many.
-    A temperature has no b and changes no prediction, only how sure it is.
+    Guo et al. use thousands of rows without a penalty; a prompt has few labeled rows. With little
+    evidence the result is near theta_0: scale 1 and offset 0. The bias b_j = sum_i x_ij / (m + 8)
+    is the mean score shrunk by 8 pseudo-rows without bias, so that theta_0 is near ICL for one row
+    and BC for many. A temperature has no b and changes confidences, but no prediction.
 
     Args:
-        form: what is scaled.
-        regularization: the pull toward theta_0, the inverse of scikit-learn's C. It is a number
-            next to a sum over rows, so that its say shrinks as rows come; raise it where a dozen
-            rows mislead, lower it where a label is hardly ever right.
+        form: "temperature", "vector" or "matrix".
+        regularization: the weight of the penalty, the inverse of scikit-learn's C. The log loss is
+            a sum over rows, so that the penalty matters less with more rows. Raise it if a dozen
+            rows mislead, and lower it if a label is almost never right.
         toward: theta_0: "bc", "icl" (b = 0), or "zero" (scale 0 and free offsets, which is
             scikit-learn's LogisticRegression on x for the matrix).
 
     Raises:
-        InputError: a regularization that is not above 0, an unknown toward; no labels given to
-            `fit`.
+        InputError: a regularization that is not above 0; an unknown `toward`; `fit` without labels.
 
     >>> fit, apply_ = scaling(form="vector", regularization=0.1)
     >>> rows = jnp.array([[-1.0, -3.0], [-1.0, -2.0], [-1.0, -3.5]])
@@ -97,19 +101,19 @@ def scaling(
         k = rows.shape[-1]
         bias = jnp.zeros(k, jnp.float32)
         if toward == "bc" and form != "temperature":
-            # The mean, shrunk toward zero as by 8 rows without bias.
+            # The mean, shrunk toward zero by 8 pseudo-rows without bias.
             seen = jnp.sum(known_weights)
             bias = base.weighted_mean(rows, known_weights) * (seen / (seen + PSEUDO_ROWS))
         shapes = {"temperature": (), "vector": (k,), "matrix": (k, k)}
         identity = jnp.eye(k, dtype=jnp.float32) if form == "matrix" else jnp.ones(shapes[form])
         scale = 0.0 * identity if toward == "zero" else identity
-        # An offset without any pull has no least log loss where a label never occurs.
+        # If a label never occurs, the log loss has no minimum in an offset without a penalty.
         free = 1e-6 if toward == "zero" else regularization
         pull = Affine(jnp.float32(regularization), jnp.float32(free))
         offset = jnp.zeros(() if form == "temperature" else k, jnp.float32)
         fitted = learn(rows - bias, gold, known_weights, Affine(scale, offset), pull)
         if form == "temperature":
-            # The loss is convex: within a bound, the best is the bound or the best of all.
+            # The loss is convex: the best scale within a bound is the bound or the optimum.
             fitted = Affine(jnp.maximum(fitted.scale, LEAST_SCALE), offset)
         return Scaling(bias, fitted)
 

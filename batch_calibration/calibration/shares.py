@@ -1,4 +1,4 @@
-"""Shares of the labels from rows, to match the mean prediction to: EM, BBSE, counting."""
+"""Estimators of label shares, to which the mean prediction is matched: EM, BBSE, counting."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from batch_calibration.errors import InputError
 from batch_calibration.typing import Bias, Count, Labels, ProbeRows, Weight
 
 MOST_EM_STEPS = 500
-"""The most steps of expectation-maximization, which is slow where labels overlap."""
+"""The most steps of expectation-maximization, which is slow if labels overlap."""
 SMALLEST_MOVE = 1e-7
-"""A step that moves no share by more is the last: about the rounding of a mean over many rows."""
+"""The tolerance of the shares: about the rounding error of a mean over many rows."""
 
 
 class _Search(NamedTuple):
-    """Where expectation-maximization stands."""
+    """The state of expectation-maximization."""
 
     shares: Bias
     move: jax.Array
@@ -28,23 +28,23 @@ class _Search(NamedTuple):
 
 
 def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) -> base.Calibrator:
-    """Matches the mean prediction to shares by expectation-maximization on the rows themselves.
+    """Matches the mean prediction to shares from expectation-maximization on the same rows.
 
-    From equal shares, pi_j <- mean_i of pi_j P_ij / sum_l pi_l P_il until no share moves by more
-    than 1e-7, at most 500 times: the maximum-likelihood shares, P_ij being
-    softmax(s_i) of scores free of bias (Saerens, Latinne and Decaestecker 2002, Neural Computation
-    14(1), sec. 2). Where it stands still, pi is the mean of what it predicts: the bias -log pi is
-    matched already, and matching only completes what was floored, damped or cut short. What the
-    prompt prefers is taken for frequent, so that a label bias is not removed but strengthened: give
-    it scores that are corrected by other means, such as cc.
+    From equal shares, it repeats pi_j <- mean_i of pi_j P_ij / sum_l pi_l P_il until no share moves
+    by more than 1e-7, at most 500 times. This maximizes the likelihood of the shares if P_ij =
+    softmax(s_i) has no bias (Saerens, Latinne and Decaestecker 2002, Neural Computation 14(1),
+    sec. 2). At a fixed point pi is the mean prediction, so that the bias is -log pi; the matching
+    step only corrects for the floor, the damping and an early stop. A label that the prompt prefers
+    looks frequent, so that this method strengthens a label bias instead of removing it: give it
+    scores that another method, such as cc, has corrected.
 
     Args:
-        least_share: shares are kept at or above it.
-        damping: 0 to 1, how much of equal shares is mixed into each step's; 0 is as published, and
-            often ends with one label alone.
+        least_share: the lower bound of the shares.
+        damping: 0 to 1, the weight of equal shares in each step. 0 is the published method, which
+            often ends with a single label.
 
     Raises:
-        InputError: a least share or a damping that is none.
+        InputError: a `least_share` or a `damping` out of range.
 
     >>> fit, apply_ = sld_em(damping=0.0)
     >>> rows = jnp.log(jnp.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]))
@@ -53,9 +53,9 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
     """
     if not 0 < least_share < 1 or not 0 <= damping <= 1:
         raise InputError(
-            f"sld_em keeps shares above least_share, between 0 and 1, and mixes damping, from 0 to "
-            f"1, of equal ones into them; got least_share={least_share!r}, damping={damping!r}: "
-            f"give such as least_share={LEAST_STATED_SHARE}, damping=0.1."
+            f"sld_em needs a least_share between 0 and 1 (a lower bound of shares) and a damping "
+            f"from 0 to 1; got least_share={least_share!r}, damping={damping!r}: give for example "
+            f"least_share={LEAST_STATED_SHARE}, damping=0.1."
         )
 
     @base.full_precision
@@ -66,10 +66,10 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
 
         def step(search: _Search) -> _Search:
             last = search.shares
-            # E-step: the share of each label in each row; a row of weight 0 has none.
+            # E-step: the probability of each label in each row, zero in rows of weight 0.
             joint = probs * last[:, None]
             sums = jnp.sum(joint, axis=0)
-            # M-step: their mean over rows, mixed with equal shares.
+            # M-step: the mean over rows, mixed with equal shares.
             mean = (joint / jnp.where(sums > 0, sums, 1.0)) @ row_share
             new = least_shares((1.0 - damping) * mean + damping * equal, least_share)
             return _Search(new, jnp.max(jnp.abs(new - last)), search.steps + 1)
@@ -84,14 +84,14 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
 
 
 def prior_counted() -> base.Calibrator:
-    """Matches the mean prediction to the shares counted among labeled rows.
+    """Matches the mean prediction to the label shares counted in labeled rows.
 
-    pi_j = (n_j + 1) / (n + k), n_j of n labeled rows being of label j: Laplace's rule, by which a
-    label that was not seen may still occur. Rows labeled -1 are matched; where no row is, rows of
-    known label.
+    pi_j = (n_j + 1) / (n + k), where n_j of n labeled rows have label j. By Laplace's rule, a label
+    that was not seen may still occur. The rows labeled -1 are matched, or the labeled rows if no
+    row is labeled -1.
 
     Raises:
-        InputError: no labels given to `fit`.
+        InputError: `fit` without labels.
 
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.5, -1.0]])
     >>> fit, _ = prior_counted()
@@ -108,23 +108,24 @@ def prior_counted() -> base.Calibrator:
 
 
 def bbse() -> base.Calibrator:
-    """Matches the mean prediction to shares estimated from predictions and their mistakes.
+    """Matches the mean prediction to shares estimated from predictions and their confusion matrix.
 
-    With C_ij the share of labeled rows of label j that are predicted i, p_j the share of label j
-    and q_i the share of the batch that is predicted i, w = C^-1 q is how much more frequent each
-    label is in the batch, and pi_j = w_j p_j, those below 0 set to 0 (Lipton et al. 2018,
-    arXiv:1802.03916). Predictions are the argmax of s - mean s, BC's: on
-    plain scores some labels may never be predicted, and C have no inverse.
+    C_ij is the share of labeled rows that have label j and are predicted as i, p_j the share of
+    label j, and q_i the share of the batch that is predicted as i. The ratio of the frequency of a
+    label in the batch to p is w = C^-1 q, and pi_j = w_j p_j, with negative values set to 0 (Lipton
+    et al. 2018, arXiv:1802.03916). Predictions are BC's, the argmax of s - mean s: with plain
+    scores some labels may never be predicted, and C would have no inverse.
 
-    C from n rows is off by about 1 / sqrt(n), and its inverse by far more than C where it is nearly
-    singular. So w is least in |C w - q|^2 + |w - 1|^2 / n, as Azizzadenesheli et al. 2019
-    (arXiv:1903.09734) do, and in p and C one more row of each label is counted, predicted as the
-    batch is: with few labeled rows w is near 1 and this `prior_counted`, with many it is BBSE.
+    C from n rows has an error of about 1 / sqrt(n), and its inverse has a much larger error if C is
+    nearly singular. So w minimizes |C w - q|^2 + |w - 1|^2 / n, as in Azizzadenesheli et al. 2019
+    (arXiv:1903.09734). In p and C, one pseudo-row for each label is added, with predictions as in
+    the batch. With few labeled rows w is near 1 and the method is near `prior_counted`; with many
+    it is BBSE.
 
-    Rows labeled -1 are the batch; where no row is, rows of known label.
+    The batch are the rows labeled -1, or the labeled rows if no row is labeled -1.
 
     Raises:
-        InputError: no labels given to `fit`.
+        InputError: `fit` without labels.
 
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.0, -3.0], [-2.0, -2.5]])
     >>> fit, _ = bbse()
@@ -140,7 +141,7 @@ def bbse() -> base.Calibrator:
         total = jnp.sum(counted) + gold.shape[-1]
         predicted = base.weighted_mean(predictions, batch)
         confusion = ((predictions.T * counted) @ gold + predicted[:, None]) / total
-        # w = 1 + excess: least squares with a pull of 1 / n toward w = 1.
+        # w = 1 + excess: least squares with a ridge of 1 / n toward w = 1.
         eye = jnp.eye(gold.shape[-1])
         excess = jnp.linalg.solve(
             confusion.T @ confusion + eye / total,
@@ -159,7 +160,8 @@ def _counted(gold: jax.Array, counted: Weight) -> Bias:
 
 
 ShareEstimator = Callable[[ProbeRows, jax.Array, Weight, Weight], Bias]
-"""Rows [m k], their labels one-hot [m k], weights as labeled rows, weights in the batch."""
+"""A function: rows [m k], one-hot labels [m k], weights [m] as labeled rows, weights [m] in the
+batch -> shares [k]."""
 
 
 def _of_labeled(name: str, estimate: ShareEstimator) -> Shares:

@@ -1,4 +1,4 @@
-"""A bias that is subtracted: CC, DC and BC are one function with three probes."""
+"""Methods that subtract a bias: CC, DC and BC are one function with three probes."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,16 +22,16 @@ from batch_calibration.typing import (
 )
 
 BiasEstimator = Callable[[ProbeRows, Weight | None], Bias]
-"""A function that takes a bias [k] from probe rows [m k] and their weights [m]."""
+"""A function: probe rows [m k] and their weights [m] -> bias [k]."""
 
 
 class Shift(NamedTuple):
     """The state of a shift.
 
     Attributes:
-        bias: the contextual prior p(y|C), in nats (less log pi under a target prior).
-        strength: how much of the bias is removed, the paper's gamma.
-        curve: metric per strength where the strength was searched (BCL), else None.
+        bias: the contextual prior p(y|C), in nats (less log pi with a target prior).
+        strength: the paper's gamma, the factor of the bias that is subtracted.
+        curve: the metric at each strength if the strength was searched (BCL), else None.
     """
 
     bias: Bias
@@ -50,10 +50,10 @@ def apply(state: Shift, log_probs: Rows, /) -> Scores:
 
 
 def apply_to_probs(state: Shift, log_probs: Rows, /) -> Scores:
-    """Removes a bias that is a probability: p_ij - gamma b_j, p normalized over the labels.
+    """Removes a bias that is a probability: p_ij - gamma b_j, with p normalized over the labels.
 
-    A difference within four roundings of p is 0: compilers differ in the last bits of exp, and
-    where all rows are equal no label may win by them.
+    A difference within four rounding errors of p is set to 0: compilers differ in the last bits of
+    exp, and these must not decide a prediction if all rows are equal.
     """
     probs = jnp.exp(base.label_normalized(log_probs))
     differences = probs - state.strength * state.bias
@@ -62,22 +62,22 @@ def apply_to_probs(state: Shift, log_probs: Rows, /) -> Scores:
 
 
 def no_bias(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """Zero for each label: plain in-context learning."""
+    """Returns zero for each label: plain in-context learning."""
     del weight
     return jnp.zeros(log_probs.shape[-1], jnp.float32)
 
 
 def mean_log_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The mean log-probability of each label, mean_i s_ij (eq. 1 and app. D)."""
+    """Computes the mean log-probability of each label, mean_i s_ij (eq. 1 and app. D)."""
     return base.weighted_mean(log_probs, weight)
 
 
 def log_mean_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The log of each label's mean probability, log mean_i p_ij.
+    """Computes the log of each label's mean probability, log mean_i p_ij.
 
-    The published code divides by sum_j of these means too, which moves all scores alike. A label's
-    largest score is taken out first and put back whole: where all rows are equal the bias is that
-    row to the last bit, and equal corrected scores stay equal.
+    The published code also divides by the sum over j of these means, which adds the same constant
+    to all scores. The largest score of a label is subtracted first and added last. If all rows are
+    equal, the bias is then exactly this row, and equal corrected scores stay equal.
     """
     weights = base.weights_of(log_probs, weight)[:, None]
     total = jnp.sum(weights)
@@ -88,31 +88,31 @@ def log_mean_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 
 
 def log_mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The same after the labels of each row are given one sum, so that every row weighs alike."""
+    """Computes `log_mean_prob` of rows normalized to a common sum, so that they weigh equally."""
     row = jax.nn.logsumexp(log_probs, axis=-1, keepdims=True)  # [m, 1], nats
     return log_mean_prob(log_probs - (row - base.weighted_mean(row, weight)), weight)
 
 
 def mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The mean label-normalized probability of each label, mean_i P_ij."""
+    """Computes the mean label-normalized probability of each label, mean_i P_ij."""
     return base.weighted_mean(jnp.exp(base.label_normalized(log_probs)), weight)
 
 
 def shrinkage(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
-    """The part of the mean log-probabilities that is no chance of the draw of rows, 0 to 1.
+    """Computes the shrinkage factor of the mean log-probabilities, 0 to 1.
 
-    With t_ij = s_ij - mean_j s_ij, as a constant per row tells no labels apart, and b its mean,
+    With t_ij = s_ij - mean_j s_ij, because a constant per row does not matter, and b the mean of t,
 
         (m - 1) / m max(0, 1 - e / |b|^2),  e = sum_j var_i(t_ij) / m,
 
-    e the squared standard error of b, its variance by m - 1. This is the positive-part estimate of
-    empirical Bayes, 1 - e / |b|^2 (James and Stein 1961; Efron and Morris 1973, less their
-    (k - 3) / (k - 1), as k may be 2), of the mean of the rows and one more of no bias, t = 0, in
-    proportion to the mean of the rows alone. One row gives 0, plain ICL; many give 1, BC.
+    where e is the squared standard error of b, with the variance over m - 1. The second factor is
+    the positive-part estimate of empirical Bayes, 1 - e / |b|^2 (James and Stein 1961; Efron and
+    Morris 1973, without their (k - 3) / (k - 1), as k may be 2). The first factor accounts for one
+    pseudo-row without bias, t = 0. A single row gives 0, plain ICL; many rows give 1, BC.
     """
     weights = base.weights_of(log_probs, weight)[:, None]
     present = jnp.where(weights > 0, log_probs, 0.0)
-    # A constant per row tells no labels apart.
+    # A constant per row does not change the comparison of labels.
     rows = present - jnp.mean(present, axis=-1, keepdims=True)
     bias = base.weighted_mean(rows, weight)
     total, length = jnp.sum(weights), jnp.sum(bias**2)
@@ -126,9 +126,9 @@ def shrinkage(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
 def shrunk_mean(
     log_probs: ProbeRows, weight: Weight | None = None, expected_bias: Prior | None = None
 ) -> Bias:
-    """The mean log-probability of each label times `shrinkage`, a `BiasEstimator` for `shift`.
+    """Shrinks the mean log-probability of each label by `shrinkage`, a `BiasEstimator` for `shift`.
 
-    With an expected bias b0 [k] it is b0 and the shrunken mean of what is left, s - b0.
+    With an expected bias b0 [k], the result is b0 plus the shrunken mean of s - b0.
 
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -4.0]])
     >>> shrunk_mean(rows).tolist(), shrunk_mean(rows, None, (1.0, -1.0)).tolist()
@@ -137,14 +137,14 @@ def shrunk_mean(
     expected = jnp.zeros(())
     if expected_bias is not None:
         expected = jnp.asarray(expected_bias, jnp.float32)
-    rest = log_probs - expected  # [m k], what the expected bias leaves
+    rest = log_probs - expected  # [m k]
     return expected + shrinkage(rest, weight) * base.weighted_mean(rest, weight)
 
 
 def learn_by(
     estimate: BiasEstimator, strength: float, target: Callable[[], jax.Array | float]
 ) -> Callable[[base.ProbeScores], Shift]:
-    """Learns a bias by `estimate(log_probs, weight)` and takes `target()` off it."""
+    """Returns a function that learns a bias by `estimate` and subtracts `target()` from it."""
 
     def learn(probe: base.ProbeScores) -> Shift:
         bias = estimate(probe.log_probs, probe.weight)
@@ -154,11 +154,11 @@ def learn_by(
 
 
 LEAST_STATED_SHARE = 1e-4
-"""The least share that a label can be expected to have: log 0 would be no finite bias."""
+"""The lower bound of an expected share, because log 0 is not a finite bias."""
 
 
 def least_shares(shares: Sequence[float] | AnyArray, least: float = LEAST_STATED_SHARE) -> Bias:
-    """Shares of the labels, all at least about `least`, of sum 1.
+    """Raises shares of the labels to at least about `least`, with sum 1.
 
     >>> least_shares((0.5, 0.5, 0.0))[2].item() < 1e-4
     True
@@ -168,7 +168,7 @@ def least_shares(shares: Sequence[float] | AnyArray, least: float = LEAST_STATED
 
 
 def log_target(target_prior: Prior | None) -> jax.Array | float:
-    """The log of a target prior, which is taken off the bias; 0 without one."""
+    """Returns the log of a target prior, which is subtracted from the bias; 0 without a prior."""
     return 0.0 if target_prior is None else jnp.log(least_shares(target_prior))
 
 
@@ -180,17 +180,17 @@ def shift(
 ) -> base.Calibrator:
     """Subtracts a bias estimated from the probe: s - gamma b, b_j = mean_i s_ij by default.
 
-    The probe alone makes it CC, DC or BC (eq. 1 and 2, app. D); the estimate makes it a
-    published variant. BC supposes that the labels are balanced; where they are not, give
-    `target_prior` pi and the bias becomes b - log pi.
+    CC, DC and BC differ only in the probe (eq. 1 and 2, app. D). Published variants differ in the
+    estimate. BC assumes balanced labels; if they are not balanced, give `target_prior` pi, and the
+    bias becomes b - log pi.
 
     Args:
         estimate: probe rows [m k] and their weights [m] -> bias [k] in nats: `mean_log_prob`,
             `log_mean_prob` (the published code of CC, Zhao et al. 2021, and DC, Fei et al. 2023)
             or `log_mean_label_prob` (the first step of UCPA).
-        strength: gamma; 0 leaves the scores as they are.
-        target_prior: the share of each of the k labels one expects; 0 for one that is never right
-            counts as 1e-4, a penalty of 9.2 nats.
+        strength: gamma; 0 leaves the scores unchanged.
+        target_prior: pi, the expected share of each of the k labels; 0 for a label that is never
+            right counts as 1e-4, a penalty of 9.2 nats.
 
     >>> fit, apply_ = shift()
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5]])
@@ -201,22 +201,22 @@ def shift(
 
 
 def no_shift() -> base.Calibrator:
-    """Leaves the scores as they are: plain in-context learning, a shift whose bias is zero."""
+    """Returns a shift with zero bias, which leaves the scores unchanged: in-context learning."""
     return shift(estimate=no_bias)
 
 
 def shrunk_shift(
     *, expected_bias: Prior | None = None, strength: float = 1.0, target_prior: Prior | None = None
 ) -> base.Calibrator:
-    """Subtracts the part of BC's bias that is beyond its error.
+    """Subtracts BC's bias after shrinkage by its standard error (see `shrinkage`).
 
     Args:
-        expected_bias: what few rows are shrunken to, [k] in nats, such as the mean score of the
-            rows of all subjects where each has a few; without it 0, which is plain ICL.
+        expected_bias: [k] in nats, the bias toward which the estimate is shrunken, such as the mean
+            score over all subjects if each has few rows; by default 0, which is plain ICL.
         strength: gamma, as in `shift`.
-        target_prior: the share of each of the k labels one expects, as in `shift`.
+        target_prior: pi, the expected share of each of the k labels, as in `shift`.
 
-    >>> rows = jnp.array([[-1.0, -3.0]])  # a single row: nothing but what is expected
+    >>> rows = jnp.array([[-1.0, -3.0]])  # a single row gives the expected bias
     >>> shrunk_shift(expected_bias=(1.0, -1.0)).fit(rows).bias.tolist()
     [1.0, -1.0]
     """
@@ -229,9 +229,9 @@ def prob_shift(
 ) -> base.Calibrator:
     """Subtracts in probability space: P_ij - gamma mean_i P_ij (+ gamma pi_j), as in StaICC.
 
-    StaICC's code (hc495/StaICC, `batch_calibration`) takes the mean of each 128 rows in turn, the
-    last ones by themselves, and its rows have different demonstrations; here it is of all rows of
-    the probe. Its scores are differences of probabilities, not nats. Options as in `shift`.
+    StaICC's code (hc495/StaICC, `batch_calibration`) takes a separate mean of each 128 consecutive
+    rows, and its rows have different demonstrations; here the mean is over all rows of the probe.
+    The scores are differences of probabilities, not nats. The options are as in `shift`.
     """
 
     def target() -> jax.Array | float:

@@ -15,17 +15,17 @@ from batch_calibration.files import remove_unfinished
 
 
 def main() -> None:
-    """The program: run the command that the words after its name name."""
+    """Runs the console program with the arguments of the process."""
     args = options.parse(sys.argv[1:])
     guard.set_up_process()
-    # What an error of the disk names where the system names no file.
+    # An error of the disk may not name a file; then the message names this.
     destination = f"workdir {args.workdir}" if getattr(args, "workdir", "") else "a file"
     run_command = partial(_command, args, keeps_programs=True)
     guard.guard(run_command, loads=("jax",), destination=destination)
 
 
 def run(arguments: Sequence[str]) -> None:
-    """The same for words that come from Python; signals and the output stay as they are."""
+    """Runs a command with these arguments; changes neither signal handlers nor standard output."""
     guard.answer(lambda: _command(options.parse(arguments)))
 
 
@@ -46,19 +46,19 @@ def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
 
 def _run_on_files(args: Namespace, *, keeps_programs: bool) -> None:
     if keeps_programs:
-        # What says where caches lie comes with an extra; without it each run compiles anew.
+        # platformdirs finds the cache folder; without this extra, each run compiles again.
         with suppress(ModuleNotFoundError):
             from batch_calibration.cli.machine import keep_programs
 
             keep_programs()
-    # NumPy and JAX take half a second to load, and help needs none of it.
+    # NumPy and JAX take half a second to load, and --help needs neither.
     from batch_calibration.arrays.numbers import usual_jax
     from batch_calibration.cli import commands, inputs
 
     inputs.check_written(args)
-    # What earlier runs left that were killed while they wrote there.
+    # Runs that were killed while writing leave unfinished files.
     for path in {getattr(args, name, "") for name in ("output", "plot")} - {"", "-"}:
         remove_unfinished(Path(path).parent, is_ours=False)
-    # Notes and progress go to standard error; an error is printed outside.
+    # Notes and progress go to standard error, which --quiet hides; the caller prints errors.
     with redirect_stderr(io.StringIO()) if args.quiet else nullcontext():
         usual_jax(commands.RUN[args.command])(args)

@@ -1,4 +1,4 @@
-"""The commands, once their options are read."""
+"""Runs the commands on files of scores."""
 
 import sys
 import warnings
@@ -35,19 +35,19 @@ from batch_calibration.studies.calibration import check_labeled, run_calibration
 
 
 def calibrate_files(args: Namespace) -> None:
-    """Write corrected scores to a file or the output, and sentences to the terminal."""
+    """Writes corrected scores to a file or standard output, and a summary to the terminal."""
     output.check_output(args.output)
     output.check_plot(args.plot)
-    # Before any file is read: these mistakes show in the flags alone.
+    # Mistakes in the flags are reported before any file is read.
     _check_method(args)
     if output.is_streamed(args, paths := inputs.paths(args)):
         output.calibrate_stream(args, paths)
         return
     files, tables = _contexts(args)
     corrected = _corrected(args, tables)
-    # A pipe gets scores without --output, too.
+    # If standard output is a pipe, it gets the scores even without --output.
     to_output = args.output == "-" or (not args.output and not sys.stdout.isatty())
-    # Scores alone go to an output that another program reads.
+    # A program that reads standard output must get only scores.
     stream_out = sys.stderr if to_output else sys.stdout
     summaries.show_contexts(corrected, args.changed, stream_out)
     _range(args, stream_out)
@@ -59,7 +59,7 @@ def calibrate_files(args: Namespace) -> None:
         output.write(scored, args.output)
         print(f"corrected scores: {args.output}", file=stream_out)
     else:
-        print("Write the corrected scores with --output=FILE.", file=stream_out)
+        print("Use --output=FILE to write the corrected scores.", file=stream_out)
     if args.results:
         for path in output.write_harness_results(files, corrected, args.method):
             print(f"results of the harness: {path}", file=stream_out)
@@ -67,7 +67,7 @@ def calibrate_files(args: Namespace) -> None:
 
 
 def diagnose_files(args: Namespace) -> None:
-    """Say which label each prompt prefers, and whether a correction helps."""
+    """Reports the label that each prompt prefers, and whether a correction helps."""
     output.check_plot(args.plot)
     _check_method(args)
     corrected = _corrected(args, _contexts(args)[1])
@@ -81,10 +81,10 @@ def diagnose_files(args: Namespace) -> None:
 
 
 def recommend_files(args: Namespace) -> None:
-    """Which method to use on each context, or to leave it, and why."""
+    """Recommends a method, or no correction, for each context, and gives the reasons."""
     if args.probe and not args.labeled:
         raise InputError(
-            "--probe: its methods are measured on labeled rows; give --labeled=FILE too, or leave "
+            "--probe: its methods are evaluated on labeled rows; use --labeled=FILE too, or leave "
             "--probe out."
         )
     _, tables = _contexts(args)
@@ -105,7 +105,7 @@ def recommend_files(args: Namespace) -> None:
 def _followed(
     table: ScoreTable, recommendation: Recommendation, bias: np.ndarray | None
 ) -> CorrectedContext:
-    """A context as the recommendation corrects it, by its bias [k] where that is known."""
+    """Returns a context corrected as recommended, by its bias [k] if that is known."""
     corrected = follow(table, recommendation, bias)
     diagnosis = diagnose_table(table, corrected, recommendation.method)
     return CorrectedContext(table, corrected, diagnosis, recommendation)
@@ -114,9 +114,10 @@ def _followed(
 def _recommended(
     tables: Sequence[ScoreTable], stated: Sequence[Stated], *, measure: bool = True
 ) -> list[tuple[Recommendation, np.ndarray | None]]:
-    """A recommendation for each context, and the bias [k] found for it where nothing is stated.
+    """Returns each context's recommendation, and the bias [k] learned with it, if any.
 
-    Contexts of a task are then pooled.
+    Contexts with labeled rows or stated shares are treated one by one; the others are pooled by
+    task.
     """
     is_labeled = measure and any("labeled" in table.blocks for table in tables)
     recommended: list[tuple[Recommendation, np.ndarray | None] | None] = []
@@ -131,30 +132,30 @@ def _recommended(
 
 
 def _share(table: ScoreTable, stated: Stated) -> str | np.ndarray | None:
-    """What is stated roughly of the shares of a context's labels, or that its task is balanced."""
+    """Returns the rough shares that the user stated, or `BY_DESIGN` if the task is balanced."""
     is_by_design = stated.shares is None and table.context.get(BALANCED) is True
     return BY_DESIGN if stated.share is None and is_by_design else stated.share
 
 
 def _recommended_alone(table: ScoreTable, stated: Stated, *, measure: bool) -> Recommendation:
-    """The recommendation for a context; its labeled block is measured if there is one."""
+    """Returns the recommendation for one context; its labeled block is used if `measure`."""
     labeled = table.blocks.get("labeled") if measure else None
     probe = table.blocks.get("cc") if labeled else None
     return recommend(
         table.blocks["test"].log_probs,
-        probe=probe and probe.log_probs,  # None stays None
+        probe=probe and probe.log_probs,  # no probe gives None
         labeled=labeled and labeled.log_probs,
         labels=labeled and labeled.labels,
         target_prior=stated.shares if stated.share is None else None,
         share=_share(table, stated),
         label_names=table.label_names,
-        from_probs=False,  # read before
+        from_probs=False,  # the importer has converted probabilities already
         cosines=holds_cosines(table),
     )
 
 
 def compare_files(args: Namespace) -> None:
-    """Methods side by side: one table, or lines of JSON."""
+    """Compares methods: prints one table, or lines of JSON."""
     _, tables = _contexts(args)
     for table in tables:
         check_labeled(table)
@@ -173,15 +174,15 @@ def compare_files(args: Namespace) -> None:
 
 
 def convert_files(args: Namespace) -> None:
-    """Score tables into a workdir or a file."""
+    """Writes score tables to a workdir or a file."""
     from batch_calibration.studies import Store
 
     if bool(args.output) == bool(args.workdir):
         expected = "--output=FILE or --workdir=DIR, and not both"
-        raise InputError.at("convert", expected, remedy="give one")
+        raise InputError.at("convert", expected, remedy="use one of them")
     output.check_output(args.output, (".safetensors",))
     files, tables = _contexts(args)
-    # A workdir holds many contexts, a .safetensors file one, and other files rows of all.
+    # A workdir holds many contexts, a .safetensors file only one; other formats hold rows of all.
     if args.workdir:
         store = Store(args.workdir, create=True)
         for table in tables:
@@ -191,7 +192,7 @@ def convert_files(args: Namespace) -> None:
     elif Path(args.output).suffix == ".safetensors":
         if len(tables) > 1:
             raise InputError(
-                f"{args.output}: one file holds one context, and there are {len(tables)}; give "
+                f"{args.output}: one file holds one context, but there are {len(tables)}; use "
                 "--workdir=DIR, which holds many."
             )
         tables[0].save(args.output)
@@ -202,13 +203,13 @@ def convert_files(args: Namespace) -> None:
 
 
 def report_files(args: Namespace) -> None:
-    """One page with what each prompt prefers, and every table and figure."""
+    """Writes a page with each prompt's preference and all tables and figures."""
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
 
     files, tables = _contexts(args)
     stated = prior.state(args.prior, tables)
-    # Tables of metrics need right labels; what a prompt prefers does not.
+    # Tables of metrics need right labels; a prompt's preference does not.
     labeled = [table for table in tables if (table.blocks["test"].labels >= 0).any()]
     records, names, chosen = Records(), _methods(args), read_options(args.option)
     if labeled:
@@ -219,10 +220,10 @@ def report_files(args: Namespace) -> None:
     results = Results(records, lambda record: by_id[record.id])
     models = [str(table.context.get("model") or "") for table in tables]
     tasks = [str(task_of(table)[0]) if "task" in table.context else "" for table in tables]
-    # The page has the date of the newest file.
+    # The page shows the date of the newest file.
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
-    notes = summaries.group_notes(tables)  # printed already
+    notes = summaries.group_notes(tables)  # `_contexts` has printed these
     cards, title = _cards(tables, stated), writing.name_page(models, tasks)
     page = Path(args.output)
     cards, missing = writing.write_report(results, page, notes, cards, title=title, date=date)
@@ -233,7 +234,7 @@ def report_files(args: Namespace) -> None:
 
 
 def ensemble_files(args: Namespace) -> None:
-    """One answer a row from several contexts of the same rows, and its gain over the mean."""
+    """Combines contexts of the same rows into one answer for each row; prints the gain."""
     output.check_output(args.output)
     files, tables = _contexts(args)
     tables = [_in_order_of(tables[0], table) for table in tables]
@@ -250,9 +251,9 @@ def ensemble_files(args: Namespace) -> None:
         is_right = (scores.argmax(axis=-1) == gold)[is_labeled]
         gain = over_rows(is_right.astype(float) - right, OF_GAIN)
         sentence += (
-            f" {100 * is_right.mean():.1f} % of the {len(is_right):,} labeled ones are right; of "
-            f"the contexts as they are {100 * right.mean():.1f} % on average, "
-            f"{100 * right.mean(axis=1).max():.1f} % of the best. Gain over their mean in points, "
+            f" {100 * is_right.mean():.1f} % of the {len(is_right):,} labeled rows are right. The "
+            f"uncorrected contexts have {100 * right.mean():.1f} % on average, "
+            f"{100 * right.mean(axis=1).max():.1f} % at best. Gain over their mean in points, "
             f"with its 95 % interval over contexts and rows: {gain.points}."
         )
     summaries.print_filled(sentence, stream_out)
@@ -261,7 +262,7 @@ def ensemble_files(args: Namespace) -> None:
 
 
 def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
-    """A context with its test rows in the order of the first one's, which they are said to be."""
+    """Reorders rows and labels to match the first context."""
     block, ids = table.blocks["test"], first.blocks["test"].row_ids
     where, title = f"context {summaries.title(table)}", summaries.title(first)
     places = {row_id: place for place, row_id in enumerate(block.row_ids)}
@@ -269,17 +270,17 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
     for ours, theirs, what in pairs:
         if set(ours) != set(theirs):
             odd = sorted(set(ours) ^ set(theirs))[0]
-            expected, got = f"the {what} of {title}", f"{odd!r} in one of the two alone"
-            raise InputError.at(where, expected, got, "give contexts of the same questions")
+            expected, got = f"the {what} of {title}", f"{odd!r} in only one of the two"
+            raise InputError.at(where, expected, got, "use contexts of the same questions")
     order = [places[row_id] for row_id in ids]
     columns = [table.label_names.index(name) for name in first.label_names]
-    # Where right labels stand in the new order of columns; -1, the last, stays unknown.
+    # Index of each label in the first context's order; the appended -1 maps unknown to unknown.
     new_place = np.append(np.argsort(columns), -1)
     labels = new_place[block.labels[order]]
     if (labels != first.blocks["test"].labels).any():
         row = ids[int((labels != first.blocks["test"].labels).argmax())]
-        expected, got = f"the right labels of {title}", f"another one for row {row!r}"
-        remedy = "give contexts of the same questions, with row ids that tell them apart"
+        expected, got = f"the right labels of {title}", f"a different one for row {row!r}"
+        remedy = "use contexts of the same questions, with row ids that identify the questions"
         raise InputError.at(where, expected, got, remedy)
     rows = make_block(block.log_probs[order][:, columns], labels, row_ids=ids)
     context, blocks = {**table.context, "rows": "same"}, {"test": rows}
@@ -287,7 +288,7 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
 
 
 def _cards(tables: Sequence[ScoreTable], stated: Sequence[Stated]) -> list[Card]:
-    """A card for each model and number of shots, in the order of the files."""
+    """Returns a card for each model and number of shots, in the order of the files."""
     cards: dict[str, list[Verdict]] = {}
     recommended = _recommended(tables, stated, measure=False)
     for table, (advice, bias) in zip(tables, recommended, strict=True):
@@ -302,39 +303,39 @@ def _cards(tables: Sequence[ScoreTable], stated: Sequence[Stated]) -> list[Card]
 
 def _methods(args: Namespace) -> list[str] | None:
     chosen = options.split_names(args.methods)
-    # Raises where the name is unknown.
+    # `get_method` raises if the name is unknown.
     return [get_method(name) and name for name in chosen] or None
 
 
 def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
-    """Each context's file and scores; what was noticed while reading them is printed."""
+    """Returns each context's file and scores; prints the notes that reading them produced."""
     files, tables = inputs.contexts(args)
     sentences = [
         *inputs.note_of_files(args, inputs.paths(args), tables),
         *summaries.group_notes(tables),
     ]
-    # Of a few contexts these commands print the sentences, the question among them.
+    # For a few contexts these commands print the doubts together with each context.
     is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
     summaries.say_notes(sentences if is_said else [*sentences, *summaries.doubts(tables)])
     return files, tables
 
 
 def _check_method(args: Namespace) -> None:
-    """Refuse a method that does not exist, or whose probes are not given."""
+    """Raises an error if the method does not exist or its probes are not given."""
     probe = get_method(args.method).probe
     for block in probe.blocks:
         option = "--labeled" if block == "labeled" else "--probe"
         if block != "test" and not (args.labeled if block == "labeled" else args.probe):
             raise InputError(
-                f"{args.method} learns its bias from {probe.description}, whose scores did not "
-                f"come: give {option}=FILE, or --method=bc, which needs none."
+                f"{args.method} learns its bias from {probe.description}, but their scores are "
+                f"missing: use {option}=FILE, or --method=bc, which needs neither."
             )
 
 
 def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedContext]:
-    """Each context with its corrected scores."""
+    """Returns each context with its corrected scores."""
     stated = prior.state(args.prior, tables)
-    # A warning of a method may come once for each context; it is printed once.
+    # A method may warn once for each context; each warning is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         all_scores = _correct(args, tables, stated)
@@ -350,7 +351,7 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
 def _correct(
     args: Namespace, tables: Sequence[ScoreTable], stated: Sequence[Stated]
 ) -> list[np.ndarray]:
-    """The tables' test rows as the method corrects them, or why it cannot."""
+    """Returns the tables' test rows as the method corrects them; raises if it cannot."""
     method, seed = args.method, args.seed
     for text in args.option:
         if "=" not in text:
@@ -366,7 +367,7 @@ def _correct(
     for table, where, skipped in zip(tables, names, found.skipped, strict=True):
         if reason := skipped.get(method):
             raise InputError(
-                f"{where}: {method} cannot correct it: {reason}; name another --method."
+                f"{where}: {method} cannot correct it: {reason}; choose another --method."
             )
         for name, block in table.blocks.items():
             check_scores(block.log_probs, f"{where}, block {name}")
@@ -376,10 +377,10 @@ def _correct(
 
 
 def _range(args: Namespace, output_stream: TextIO) -> None:
-    """The range of predictions over how far below its bound a missing label may lie."""
+    """Prints the range of predictions for missing scores at several distances below their bound."""
     if args.missing != "bound":
         return
-    # Read anew at each distance, in nats.
+    # The files are read again for each distance, in nats.
     by_distance = []
     for nats in DISTANCES:
         _, tables = inputs.contexts(args, below=nats)

@@ -1,4 +1,4 @@
-"""Runs a program: what a user can correct becomes one sentence with exit code 2, a stop another."""
+"""Runs a program; turns user errors into one message with exit code 2, and handles signals."""
 
 import gc
 import importlib
@@ -13,25 +13,25 @@ from batch_calibration.errors import InputError, Spelling, escape_controls
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 EXTRA = "flax huggingface_hub matplotlib optax PIL platformdirs pyarrow rich tokenizers"
-"""Packages of the extra "experiments", without which some commands cannot run."""
+"""Packages of the extra "experiments", which some commands need."""
 
 
 def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
-    """Answer an interruption with a sentence and the exit code that shells give it: 130 or 143."""
-    sys.stdout.flush()  # what was printed before comes first
-    sentence = "stopped; what was finished is kept: give the same command again for the rest."
+    """Prints a message about the interruption and exits like a shell, with code 130 or 143."""
+    sys.stdout.flush()  # so that earlier output comes first
+    sentence = "stopped; finished work is kept: run the same command again to do the rest."
     print(f"error: {sentence}", file=sys.stderr, flush=True)
-    # Not sys.exit: JAX's threads may wait for something that comes no more.
+    # Not sys.exit, which would wait for JAX's threads, possibly forever.
     os._exit(128 + number)
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    """Raise where the program stands, so that what it holds open is closed."""
+    """Raises `KeyboardInterrupt` in the running code, so that open resources are closed."""
     raise KeyboardInterrupt(number)
 
 
 class _LenientOutput(io.FileIO):
-    """Output whose reader may go, as `head` does: what is written then goes nowhere."""
+    """Output that discards further data after its reader has closed it, as `head` does."""
 
     has_failed = False
 
@@ -39,7 +39,7 @@ class _LenientOutput(io.FileIO):
         try:
             return super().write(buffer)
         except OSError as error:
-            # Once: what is flushed at the end would fail again.
+            # Reported once, because the final flush would fail again.
             if not self.has_failed and not isinstance(error, BrokenPipeError):
                 self.has_failed = True
                 error.filename = "the program's output"
@@ -48,26 +48,26 @@ class _LenientOutput(io.FileIO):
 
 
 def lenient_output() -> io.TextIOWrapper:
-    """Standard output that stops no program: closed, without a reader, or lacking letters."""
+    """Returns standard output that never fails, even if it is closed or lacks characters."""
     if sys.stdout is None:
         return open(os.devnull, "w", encoding="utf-8")
-    # Letters that the output's encoding lacks are escaped; in a terminal each line shows at once.
+    # Characters missing from the encoding are escaped; a terminal shows each line immediately.
     raw = io.BufferedWriter(_LenientOutput(sys.stdout.fileno(), "w", closefd=False))
     encoding, is_terminal = sys.stdout.encoding, sys.stdout.isatty()
     return io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=is_terminal)
 
 
 def fail(sentence: str) -> NoReturn:
-    """Print the sentence as an error and exit with 2."""
-    # Names of files and flags in it may hold any sign.
+    """Prints the sentence as an error and exits with code 2."""
+    # File names and flags in the sentence may contain control characters.
     print(f"error: {escape_controls(sentence)}", file=sys.stderr)
     sys.stdout.flush()
     sys.exit(2)
 
 
 def set_up_process() -> None:
-    """Answer interruptions from the first import on, and let no output stop the program."""
-    # Imports and tracing make many objects that stay: Python would look for garbage among them.
+    """Installs signal handlers, and a standard output that never fails."""
+    # Imports and tracing create many long-lived objects; collecting garbage less often saves time.
     gc.set_threshold(10_000, 20, 20)
     for number in STOPS:
         signal.signal(number, stop)
@@ -75,13 +75,14 @@ def set_up_process() -> None:
 
 
 def guard(main: Callable[[], None], loads: Sequence[str] = (), destination: str = "a file") -> None:
-    """Run `main`, and turn what a user can correct into one sentence.
+    """Runs `main` and turns user errors into one message.
 
     Args:
-        main: the program.
-        loads: modules that are imported before it, such as jax, whose half-imported C++ may abort
-            or go on where an interruption raises an exception: one that comes then ends at once.
-        destination: what cannot be written where the system does not say which file.
+        main: The program.
+        loads: Modules to import before `main`, such as jax. An interruption during these imports
+            exits at once, because an exception inside half-imported C++ code may abort the process
+            or be ignored.
+        destination: The output to name in the message if a write fails without a file name.
     """
 
     def run() -> None:
@@ -96,33 +97,33 @@ def guard(main: Callable[[], None], loads: Sequence[str] = (), destination: str 
 
 
 def answer(main: Callable[[], None], destination: str = "a file") -> None:
-    """Run `main`; an error of a user is a sentence and exit code 2, a stop 130 or 143."""
+    """Runs `main`; exits with code 2 for user errors, and with 130 or 143 for interruptions."""
     try:
         main()
-        sys.stdout.flush()  # here, so that a full disk is answered below
+        sys.stdout.flush()  # so that a full disk is reported below
     except InputError as error:
         fail(str(error))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        # A package that every installation has is missing by our own mistake: show the traceback.
+        # A missing required package is a packaging error of ours, so the traceback is shown.
         if package not in EXTRA.split():
             raise
         fail(f"{package} is not installed: pip install 'batch-calibration[experiments]'.")
     except KeyboardInterrupt as error:
         stop(*error.args)
     except OSError as error:
-        # Raised by a library, not by the system: it has no path to correct.
+        # A library raised it without an error number, so there is no path to correct.
         if error.errno is None:
             raise
         if error.filename is not None:
-            fail(f"{error.filename}: {error.strerror}; give a path that can be read and written.")
-        # A full disk: the write fails long after the file was opened, and names none.
+            fail(f"{error.filename}: {error.strerror}; use a path that can be read and written.")
+        # On a full disk, a write fails long after the file was opened, without a file name.
         reason = f"cannot be written ({error.strerror})"
         fail(f"{destination}: {reason}; make room or use another folder.")
 
 
 def _stop_in_hook(unraisable: Any) -> None:
-    """An interruption that falls into one of JAX's garbage collection hooks would be lost there."""
+    """Handles an interruption inside JAX's garbage collection hooks, where Python would drop it."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         stop(*unraisable.exc_value.args)
     sys.__unraisablehook__(unraisable)
@@ -132,7 +133,7 @@ SPELLED = {"from_probs": "from-probs", "target_prior": "prior"}
 
 
 def flag(key: str, setting: object = None) -> str:
-    """A key as a flag, of a bool with or without `no`, of several names with commas.
+    """Returns a key as a flag: bools become --KEY or --no-KEY, tuples comma-separated lists.
 
     >>> flag("gold", "label"), flag("labels", ("no", "yes")), flag("from_probs", False)
     ('--gold=label', '--labels=no,yes', '--no-from-probs')
@@ -145,7 +146,7 @@ def flag(key: str, setting: object = None) -> str:
 
 
 def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:
-    """A whole command.
+    """Returns the complete console command for a step on some scores.
 
     >>> _whole_command("calibrate", "scores", {"method": "bc"})
     'batch-calibration calibrate FILE --method=bc'
@@ -155,4 +156,4 @@ def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:
 
 
 CONSOLE = Spelling(flag, "run batch-calibration {}".format, _whole_command)
-"""Of the console program `batch-calibration`."""
+"""The spelling of the console program `batch-calibration`."""

@@ -1,4 +1,4 @@
-"""The score tables that the options name: files, folders, globs, the input; probes too."""
+"""Reads the score tables that the options name: files, folders, globs, standard input, probes."""
 
 import glob
 import re
@@ -23,29 +23,29 @@ from batch_calibration.methods.run import task_of
 from batch_calibration.scores import POOLED_AS, ScoreTable
 
 INPUT = "the input"
-"""Name of standard input in sentences."""
+"""Name of standard input in messages."""
 SHARD = re.compile(r"-\d{3,}-of-\d{3,}|^part-\d{4,}")
-"""Names that Hugging Face's and Spark's writers give the parts of one data set."""
+"""Names that Hugging Face's and Spark's writers give to the parts of one data set."""
 BESIDE_PARQUET = ("_SUCCESS", "_metadata", "_common_metadata")
 RANGES = ("calibrate", "diagnose")
-"""Commands that tell the range of predictions that missing labels allow."""
+"""Commands that show the range of predictions that missing labels allow."""
 ALL_PROBES = [method.probe for method in METHODS.values()]
 READ_BLOCKS = dict.fromkeys(chain(*(probe.blocks for probe in ALL_PROBES)))  # in order, once
 PROBES = tuple(name for name in READ_BLOCKS if name not in ("test", "labeled"))
-"""Blocks that --probe may name."""
+"""Names of blocks that --probe accepts."""
 LABELED = set(chain(*(probe.labeled for probe in ALL_PROBES)))
-"""Block names whose right labels are read."""
+"""Names of blocks with right labels that a method reads."""
 
 
 def reading_of(args: Namespace) -> Reading:
-    """The reading that the options describe."""
+    """Returns the reading that the options describe."""
     missing = args.missing
-    # The range is over several readings; the first takes the nearest place, just below.
+    # `_range` reads the files again for each distance; this reading places missing scores nearest.
     if missing == "bound":
         if args.command not in RANGES:
             raise InputError(
-                f"--missing=bound: only {' and '.join(RANGES)} tell the range that missing labels "
-                f"allow; give {args.command} --missing=least."
+                f"--missing=bound: only {' and '.join(RANGES)} show the range that missing labels "
+                f"allow; use {args.command} --missing=least."
             )
         missing = "least"
     as_given = ("format", "gold", "ids", "task", "model", "filter", "at")
@@ -60,14 +60,17 @@ def reading_of(args: Namespace) -> Reading:
 
 
 def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreTable]]:
-    """The file of each context, and the contexts with the blocks of --probe and --labeled.
+    """Reads the contexts with the blocks of --probe and --labeled.
 
     Args:
-        args: the options.
-        **changes: of the `Reading`.
+        args: Options of the command.
+        **changes: Fields of the `Reading` to replace.
+
+    Returns:
+        The file of each context, and the contexts.
 
     Raises:
-        InputError: a sentence on what is wrong with them.
+        InputError: The files or the options are wrong.
     """
     reading = replace(reading_of(args), **changes)  # type: ignore[arg-type]
     files = paths(args)
@@ -83,7 +86,7 @@ def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreT
     for block, of_block in probe_tables.items():
         tables = _with_block(tables, block, of_block)
     if getattr(args, "labeled", ""):
-        # --by does not split it: a context finds its model's rows.
+        # --by does not split the labeled set: each context takes the rows of its model.
         _, labeled_tables = _read(expand(args.labeled), replace(reading, by=()))
         tables = _with_block(tables, "labeled", labeled_tables)
     if args.cosines:
@@ -93,7 +96,7 @@ def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreT
 
 
 def check_written(args: Namespace) -> None:
-    """Refuse files of another machine, and output over a file that is read."""
+    """Raises an error for remote files and for an output that would replace an input file."""
     probe_files = [text.partition("=")[2] or text for text in getattr(args, "probe", None) or ()]
     names = [*args.files, getattr(args, "labeled", ""), *probe_files]
     for name in names:
@@ -109,21 +112,21 @@ def check_written(args: Namespace) -> None:
                 files, *(Path(file).iterdir() for file in files if Path(file).is_dir())
             ):
                 if Path(path).exists() and Path(path).samefile(written):
-                    raise InputError.at(f"--{flag}", "another file than those read", written)
+                    raise InputError.at(f"--{flag}", "a file that is not an input", written)
 
 
 def paths(args: Namespace) -> list[Path]:
-    """The files that hold the scores.
+    """Returns the files that hold the scores.
 
     Raises:
-        InputError: missing files; shards by their names, of which nobody said what they are.
+        InputError: Files are missing, or file names look like shards and --shards is not given.
     """
     files = list(chain.from_iterable(map(expand, args.files)))
     named_as_shards = [path for path in files if SHARD.search(path.name)]
     if len(named_as_shards) > 1 and args.shards is None:
-        expected = f"to be told what the {len(named_as_shards)} files named so are"
-        remedy = "say --shards if they are parts of one data set, which has one bias, or "
-        remedy += "--no-shards if each is a context with a bias of its own"
+        expected = f"--shards or --no-shards, as {len(named_as_shards)} files look like shards"
+        remedy = "pass --shards if they are parts of one data set, which has one bias, or "
+        remedy += "--no-shards if each is a context with its own bias"
         raise InputError.at(named_as_shards[0], expected, remedy=remedy)
     return files
 
@@ -131,33 +134,33 @@ def paths(args: Namespace) -> list[Path]:
 def note_of_files(
     args: Namespace, files: Sequence[Path], tables: Sequence[ScoreTable] = ()
 ) -> list[str]:
-    """Note on contexts where there are several files, and where none of their tables are pooled."""
-    # Score tables are contexts, and nobody takes them for anything else.
+    """Returns a note on how several files are treated; no note if this is clear."""
+    # Score tables are always contexts.
     is_plain = args.shards is None and all(path.suffix == ".safetensors" for path in files)
     if len(files) < 2 or args.shards is False or is_plain:
         return []
     if args.shards:
-        return [f"The {len(files):,} files are parts of one data set: one bias is learned of all."]
+        return [f"The {len(files):,} files are parts of one data set and share one bias."]
     note = (
-        f"Each of the {len(files):,} files is a context with a bias of its own; say --shards if "
+        f"Each of the {len(files):,} files is a context with its own bias; pass --shards if "
         "they are parts of one data set, which has one bias"
     )
     are_alike = len({table.label_names for table in tables}) == 1
     if are_alike and len(set(map(task_of, tables))) == len(tables) > 2:  # fewer are not pooled
-        note += ", or --task=NAME (and --ids) if they are prompts of one task, to pool them"
+        note += ", or --task=NAME (and --ids) to pool them if they are prompts of one task"
     return [f"{note}."]
 
 
 def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
-    """The contexts of --probe, each with the block that it is for."""
+    """Yields the contexts of --probe, each with the name of its block."""
     for text in getattr(args, "probe", []):
         name, equals, file = text.partition("=")
-        # A path alone, which may hold "=" too: it is for the block that the method reads.
+        # A path without a block name may contain "="; its block is the first that the method reads.
         if not equals or name not in PROBES:
             method = METHODS.get(getattr(args, "method", ""))
             blocks = method.probe.blocks if method else ()
             name, file = next((block for block in blocks if block in PROBES), "cc"), text
-        # Prompts without an input have no subject and no right label.
+        # Content-free prompts have no subject and no right label.
         reading = reading_of(args)
         gold = reading.gold if name in LABELED else ""
         without = replace(reading, by=(), gold=gold, ids="")
@@ -166,34 +169,34 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
 
 
 def _read(files: Sequence[Path], reading: Reading) -> tuple[list[Path], list[ScoreTable]]:
-    """The file of each context in some files, and the contexts."""
+    """Returns the file of each context in some files, and the contexts."""
     table_files, tables = list[Path](), list[ScoreTable]()
     for path in files:
         with _on_disk(path) as file:
             try:
                 tables += importers.read(file, reading)
             except InputError as error:
-                # Standard input lies in a temporary file, whose path means nothing to the user.
+                # Standard input is copied to a temporary file with a path unknown to the user.
                 raise error.replacing(str(file), _title(path)) from error
         table_files += [path] * (len(tables) - len(table_files))
     return table_files, tables
 
 
 def expand(name: str) -> list[Path]:
-    """The files that a word names: itself, what a glob finds, a folder's harness logs."""
+    """Returns the files that an argument names: a file, the matches of a glob, a folder's files."""
     path = Path(name)
     if name == "-" or path.is_file():
         return [path]
     if path.is_dir():
         if (path / "scores").is_dir():  # a workdir
             return sorted((path / "scores").glob("*.safetensors"))
-        # lm-evaluation-harness writes results_*.json beside its logs, which hold no scores.
+        # lm-evaluation-harness also writes results_*.json, which hold no scores.
         files = sorted(filter(_is_log, path.rglob("samples_*")))
         files = files or sorted(file for file in path.iterdir() if _may_hold_scores(file))
-        # A data set may lie in folders below, one a part.
+        # A data set may be split into subfolders.
         files = files or sorted(filter(_may_hold_scores, path.rglob("*.parquet")))
         if not files:
-            raise InputError.at(name, "files of scores in the folder", "none")
+            raise InputError.at(name, "a folder with files of scores", "none")
         return files
     matches = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []
     if not matches:
@@ -202,18 +205,18 @@ def expand(name: str) -> list[Path]:
 
 
 def _is_log(path: Path) -> bool:
-    """True if a file is called as the harness calls logs of samples, which may be compressed."""
+    """Checks whether a file has the name of a harness log of samples, compressed or not."""
     return re.fullmatch(r"samples_.*\.jsonl(\.gz|\.zst)?", path.name) is not None
 
 
 def _may_hold_scores(path: Path) -> bool:
-    """True if a file of a folder is not hidden, and no marker of writers of Parquet."""
+    """Checks whether a file is visible and is no metadata file of a Parquet writer."""
     return path.is_file() and not path.name.startswith(".") and path.name not in BESIDE_PARQUET
 
 
 @contextmanager
 def _on_disk(path: Path) -> Iterator[Path]:
-    """The file; of standard input a copy, which goes afterwards."""
+    """Yields the path; copies standard input to a temporary file first and removes it later."""
     if str(path) != "-":
         yield path
         return
@@ -229,12 +232,12 @@ def _title(path: Path) -> str:
 
 
 def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreTable]:
-    """Contexts of one name, as of several files, take their file's name into the task's."""
+    """Adds the file's name to the task's name if several contexts have the same name."""
 
     def name(table: ScoreTable) -> tuple[str, ...]:
         return tuple(str(table.context.get(key)) for key in ("task", "model", "shots", "seed"))
 
-    # What tables and records tell contexts apart by.
+    # Tables and records identify a context by these keys.
     names = list(map(name, tables))
     if len(set(names)) == len(names):
         return tables
@@ -242,7 +245,7 @@ def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreT
     for path, table in zip(files, tables, strict=True):
         stem = INPUT if str(path) == "-" else path.stem
         task = str(table.context.get("task", ""))
-        # A task that is called as its file is not named twice; its folder tells it apart.
+        # If the task already has the file's name, the folder's name is added instead.
         suffix = stem if task != stem else path.parent.name
         facts = table.context
         if names.count(name(table)) > 1:
@@ -250,8 +253,8 @@ def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreT
         renamed.append(table._replace(context=facts))
     if len(set(map(name, renamed))) < len(renamed):
         raise InputError(
-            f"{_title(files[0])}: two contexts have one name, so that their numbers could "
-            "not be told apart; name what differs with --by, or give each file a name of its own."
+            f"{_title(files[0])}: two contexts have one name, so their numbers would be "
+            "indistinguishable; pass the columns that differ as --by, or rename one of the files."
         )
     return renamed
 
@@ -259,8 +262,8 @@ def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreT
 def _with_block(
     tables: list[ScoreTable], name: str, probe_tables: Sequence[ScoreTable]
 ) -> list[ScoreTable]:
-    """Each context with the rows of another file: the only context there, or its own model's."""
-    # A single probe serves all contexts; of several, each model must have exactly one.
+    """Adds the test rows of the probe tables to the contexts, as a block with this name."""
+    # A single probe table serves all contexts; of several, each model must have exactly one.
     by_model = {str(probe.context.get("model", "")): probe for probe in probe_tables}
     widened = []
     for table in tables:
@@ -268,8 +271,8 @@ def _with_block(
         probe_of_model = probe_tables[0] if len(probe_tables) == 1 else by_model.get(model)
         if probe_of_model is None or (len(probe_tables) > 1 and len(by_model) < len(probe_tables)):
             where = f"the block {name!r} of {table.context.get('task', 'a context')} {model}"
-            expected = f"one context of that model among the {len(probe_tables)} of its file"
-            remedy = "give a file with one context, or one for each model"
+            expected = f"one context of this model among the {len(probe_tables)} in its file"
+            remedy = "use a file with one context, or with one for each model"
             raise InputError.at(where, expected, remedy=remedy)
         if probe_of_model.label_names != table.label_names:
             expected = f"the labels {', '.join(table.label_names)}"

@@ -1,4 +1,4 @@
-"""The command `judge`: what a judge of pairs prefers for its place, and win rates without that."""
+"""The command `judge`: measures a pairwise judge's position bias and win rates without it."""
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -16,36 +16,36 @@ from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import Cells, show_cells
 
 MAX_SHOWN = 12
-"""Candidates of which a row is printed; --output has all."""
+"""Maximum number of candidates to print; --output has all."""
 
 
 def judge(args: Namespace) -> None:
-    """Print what the judge prefers, and each candidate's win rates before and after."""
+    """Prints the judge's position bias, and each candidate's win rates before and after."""
     judgments = read_judgments([Path(path) for path in args.files])
     pairs = judging.swap_pairs(judgments)
     if args.dry_run:
         _show_read(judgments, pairs)
         return
-    # Refused before anything is said.
+    # Computed first, so that an error precedes all output.
     found = rates(judgments, pairs)
     for sentence in sentences(judgments, pairs):
         summaries.print_filled(sentence)
     cells: Cells = [[*found[0]], *([*map(_printed, row.values())] for row in found)]
     note = (
-        "Wins in % [95 % interval over questions]: as judged; corrected by the preference in each "
-        "candidate's own pairs, or in all together (pooled). first / second: where the candidate "
-        "is shown first and second, and the same after the correction."
+        "Wins in % [95 % interval over questions]: as judged; corrected by the bias in each "
+        "candidate's own pairs, or in all pairs together (pooled). first / second: pairs that show "
+        "the candidate first or second; after: the same after the correction."
     )
     show_cells("Win rates", cells[: MAX_SHOWN + 1], note)
     if len(cells) > MAX_SHOWN + 1:
-        summaries.print_filled(f"{len(cells) - 1 - MAX_SHOWN} more: --output=FILE has all.")
+        summaries.print_filled(f"{len(cells) - 1 - MAX_SHOWN} more: use --output=FILE to get all.")
     if args.output:
         write_whole(Path(args.output), _csv(found).encode())
         print(f"win rates: {args.output}")
 
 
 def _show_read(judgments: Judgments, pairs: judging.SwapPairs) -> None:
-    """What was read, and the first pair; nothing is computed or written."""
+    """Prints counts of the judgments, and the first pair; computes and writes nothing."""
     name, margin = judgments.names[judgments.candidate[0]], judgments.margins[0]
     place = "first" if judgments.is_first[0] else "second"
     counts = {
@@ -60,60 +60,60 @@ def _show_read(judgments: Judgments, pairs: judging.SwapPairs) -> None:
         print(f"{count:8,} {what}")
     summaries.print_filled(
         f"The first pair: {name!r} shown {place}, log-odds of the answer shown first {margin:+.2f} "
-        "nats. The judgments are in the file: nothing is sent, and nothing was written."
+        "nats. All judgments are in the file: nothing was sent, and nothing was written."
     )
 
 
 def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
-    """The preference for a place, how many pairs it flips, and what a swapped call is worth."""
+    """Describes the position bias, the pairs that it flips, and the value of a swapped pair."""
     margins = judgments.margins
     preference, error = judging.position_preference(judgments)
     own = judging.place_preference(judgments, by_candidate=True)
-    # Candidates whose own preference has the same sign.
+    # Candidates with a bias of the same sign.
     agreeing = len(np.unique(own.group[np.sign(own.nats) == np.sign(preference)]))
     preferred_place = "first" if preference > 0 else "second"
     unknown = int(np.isnan(margins).sum())
     if not np.isfinite(error):
-        expected = "scored pairs of two questions or more"
+        expected = "scored pairs of two or more questions"
         questions = len(np.unique(judgments.question[~np.isnan(margins)]))
-        remedy = "judge more questions, each with an order drawn by a coin, or in both orders"
+        remedy = "judge more questions, each in a random order, or in both orders"
         raise InputError.at("judge", expected, questions, remedy)
     scored = margins[~np.isnan(margins)]
-    sizes = np.abs(scored[scored != 0])  # a tie has none
+    sizes = np.abs(scored[scored != 0])  # without ties
     lines = [
         f"The judge prefers the answer shown {preferred_place} by {abs(preference):.2f} ± "
         f"{error:.2f} nats, a factor of {np.exp(abs(preference)):.1f} (mean and standard error of "
-        f"{len(margins) - unknown:,} pairs; {agreeing} of {len(judgments.names)} candidates alike)."
+        f"{len(margins) - unknown:,} pairs; {agreeing} of {len(judgments.names)} candidates agree)."
     ]
     if len(sizes) > 2 and np.ptp(sizes) < 1e-6:
         n = len(scored) - len(sizes)
-        ties = f" (ties, of which there are {n:,}, by half)" if n else ""
+        ties = f" ({n:,} ties count as half)" if n else ""
         wins = 50 * (1 + np.sign(scored).mean())
         lines = [
-            f"All {len(sizes):,} scores have one size: they are verdicts, without strengths. The "
-            f"answer shown first wins {wins:.1f} % of the pairs{ties}; a preference in nats, and "
-            "win rates corrected by it, need log-odds or probabilities."
+            f"All {len(sizes):,} scores have the same size: they are verdicts without strengths. "
+            f"The answer shown first wins {wins:.1f} % of the pairs{ties}; a preference in nats, "
+            "and win rates corrected by it, need log-odds or probabilities."
         ]
     rows = zip(judgments.candidate, judgments.question, judgments.is_first, strict=True)
     if repeated := len(margins) - len(set(rows)):
         lines.append(
-            f"{repeated:,} pairs are there again with the same candidate, question and order: do "
-            "two candidates share a name?"
+            f"{repeated:,} pairs repeat the same candidate, question and order: do two candidates "
+            "have the same name?"
         )
     if unknown:
         lines.append(f"{unknown:,} pairs have no score and are left out.")
     if len(pairs.rows):
         lines.append(
-            f"Of {len(pairs.rows):,} pairs in both orders {100 * pairs.is_flipped.mean():.1f} % "
+            f"In {len(pairs.rows):,} pairs in both orders, {100 * pairs.is_flipped.mean():.1f} % "
             "change the preferred answer with the order. Their mean over both orders needs no "
             "correction."
         )
     if len(pairs.rows) > 1:
-        with suppress(InputError):  # orders that no coin drew
+        with suppress(InputError):  # raised if the orders are not random
             calls = judging.calls_per_swap(judgments, pairs)
             lines.append(
-                f"A pair in both orders costs two calls and has the standard error of {calls:.2f} "
-                "calls of one order, corrected."
+                f"A pair in both orders costs two calls and is as precise as {calls:.2f} "
+                "corrected calls in one order."
             )
     human = int((judgments.human >= 0).sum())
     if human:
@@ -123,13 +123,13 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
     if contradictory := len(known) - len({answer[:2] for answer in known}):
         lines.append(
             f"People's answers to {contradictory:,} of these questions contradict each other: "
-            "where one of them is a mistake, correct it."
+            "correct those that are mistakes."
         )
     return lines
 
 
 def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, object]]:
-    """The numbers of each candidate by column, all candidates together first."""
+    """Returns each candidate's results by column; the first row is all candidates together."""
     is_first = judgments.is_first
     as_judged = judging.candidate_log_odds(judgments.margins, is_first)
     columns = {"as judged": as_judged}
@@ -170,7 +170,7 @@ def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, obje
 
 
 def _by_place(log_odds: np.ndarray, rows: np.ndarray, is_first: np.ndarray) -> tuple[float, float]:
-    """Win rates in % where the candidate is shown first and second, NaN where it never is."""
+    """Returns the win rates in % of pairs that show the candidate first, and second, or NaN."""
     known = rows & ~np.isnan(log_odds)
     return _percent(log_odds[known & is_first]), _percent(log_odds[known & ~is_first])
 
@@ -180,9 +180,9 @@ def _percent(log_odds: np.ndarray) -> float:
 
 
 def _printed(found: object) -> str:
-    """A number as the terminal has it."""
+    """Formats a number for the terminal."""
     if isinstance(found, Estimate):
-        # One question has no interval.
+        # An estimate from one question has no interval.
         return str(found) if np.isfinite(found.low) else f"{100 * found.value:.1f}"
     if isinstance(found, tuple):
         return " / ".join("–" if np.isnan(rate) else f"{rate:.1f}" for rate in found)
@@ -190,7 +190,7 @@ def _printed(found: object) -> str:
 
 
 def _csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """The rows as CSV: plain numbers, win rates in % with the ends of their intervals."""
+    """Returns the rows as CSV: plain numbers, win rates in % with the ends of their intervals."""
     lines = list[dict[str, object]]()
     for row in rows:
         cells: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""The flags of the console program, and what they say of a file of scores."""
+"""The flags of the console program, and the parser that reads them."""
 
 import argparse
 import difflib
@@ -27,14 +27,14 @@ class Flag(NamedTuple):
     """A flag of a command.
 
     Attributes:
-        name: without its dashes.
-        metavar: what help has in place of its value, None for the name; "" of a switch.
-        help: what it means; the default is added where it does not say it.
-        default: its value where it is left out; a list collects the values of a flag that is
-            repeated, and a switch whose default is None can be given as --no-NAME too.
-        kind: its type.
-        of: the commands that have it, where others of its table do not.
-        is_required: whether it must be given.
+        name: Name without dashes.
+        metavar: Placeholder for the value in the help; None for the name, "" for a switch.
+        help: Meaning; the default is appended if the text does not have it.
+        default: Value if the flag is left out. With a list, the flag can be repeated and its
+            values are collected. With None, a switch has the form --no-NAME, too.
+        kind: Type of the value.
+        of: Commands that have the flag, if not all commands of the table have it.
+        is_required: Whether the flag must be given.
     """
 
     name: str
@@ -67,54 +67,54 @@ OF_APART = {
     "demo": (Flag("output", "DIR", "folder for the files (default: this one)", "."),),
     HARNESS: (
         Flag("tasks", "A,B", "tasks, groups and tags of the harness", None, is_required=True),
-        Flag("method", None, "method without labels and probes", "bc"),
-        Flag("prior", "P,Q", "share of each choice among the right ones, in their order"),
-        Flag("include_path", "DIR", "a folder of tasks of your own"),
-        Flag("output", "DIR", "folder of the tasks' YAML files", "corrected_tasks"),
+        Flag("method", None, "method that needs neither labels nor probes", "bc"),
+        Flag("prior", "P,Q", "share of each choice among the right answers, in order"),
+        Flag("include_path", "DIR", "a folder with your own tasks"),
+        Flag("output", "DIR", "folder for the YAML files of the tasks", "corrected_tasks"),
     ),
 }
 """Flags of commands that neither read scores nor run a study."""
 OVERLAY_FLAGS = ("--tasks", "--include_path")
-"""Flags of the harness that stand before the two dashes, since overlays are made of them."""
+"""Flags of the harness that must precede the two dashes, because overlays are made from them."""
 ON_FILES = {
-    "calibrate": "correct scores, say what the prompt prefers and which predictions change",
-    "diagnose": "say what the prompt prefers and whether a correction helps; write no scores",
-    "compare": "every method side by side, on scores with right labels",
-    "convert": "write score tables, for a workdir or a file",
-    "ensemble": "one answer a row from several prompts' scores of the same rows",
-    "recommend": "say which method to use, or to leave the scores as they are, and why",
-    "report": "one HTML page: what each prompt prefers, every table and figure",
+    "calibrate": "correct scores; report the prompt's preference and the changed predictions",
+    "diagnose": "report the prompt's preference and whether a correction helps; write no scores",
+    "compare": "compare all methods on scores with right labels",
+    "convert": "convert scores to score tables, in a workdir or a file",
+    "ensemble": "combine several prompts' scores of the same rows into one answer for each row",
+    "recommend": "recommend a method, or no correction, and give the reasons",
+    "report": "write an HTML page with each prompt's preference and all tables and figures",
     "ask": "ask an API for the label scores of a file of prompts; no study, no probes",
-    "judge": "of a judge of pairs: which place it prefers, and win rates without that",
+    "judge": "measure a pairwise judge's position bias, and win rates without the bias",
 }
 ON_BOTH = ("calibrate", "report")
-"""Commands on files of scores, or on the scores of a study in a workdir."""
+"""Commands that read either files of scores or the scores of a study in a workdir."""
 CORRECTING, COMPARING = "calibrate diagnose", "compare report"
 NO_SCORES = "ask judge"
-"""Commands whose files hold no scores."""
+"""Commands on files that hold no scores."""
 ON_STUDIES = {
     "score": "ask a model for label scores, context by context, and keep them in a workdir",
-    "sweep": "score with several workers: processes, jobs of Slurm, or tasks of Ray",
-    "show": "show what a model will be asked, where its labels begin and what that costs",
-    "status": "how far the runs on a workdir are: done, running, failed and left",
-    "tables": "tables of a workdir: in the terminal, as Markdown, LaTeX and CSV",
-    "figures": "figures of a workdir, as PNG and PDF",
-    "merge": "bring the scores of several workdirs into one, each block kept; nothing is scored",
+    "sweep": "score with several workers: processes, Slurm jobs, or Ray tasks",
+    "show": "show the model's prompts, where their labels begin, and the cost of scoring",
+    "status": "show the progress of the runs on a workdir: done, running, failed and left",
+    "tables": "make the tables of a workdir: in the terminal, as Markdown, LaTeX and CSV",
+    "figures": "make the figures of a workdir, as PNG and PDF",
+    "merge": "merge the scores of several workdirs into one; keeps each block, scores nothing",
 }
-"""Commands on studies alone; `calibrate` and `report` are on files of scores, too."""
+"""Commands that run only on studies; `calibrate` and `report` also read files of scores."""
 WITH_CONFIG = (*PARTS, "status")
 """Commands that take a config file."""
 COMMANDS = {
     **ON_FILES,
     **ON_STUDIES,
     HARNESS: "run lm-evaluation-harness with the corrected accuracy next to its own",
-    "completions": "print what a shell reads to complete commands, flags and values",
+    "completions": "print a shell script that completes commands, flags and values",
     "demo": "write files of scores, prompts and judgments to try the other commands on",
 }
-"""Every command, and what it does."""
+"""Every command and its summary."""
 GONE = {
     "data": "batch-calibration show --tasks=NAME --data=DIR shows a task's rows",
-    "prepare_data": "rows are read from files directly, by score --data=DIR",
+    "prepare_data": "score --data=DIR reads rows directly from files",
 }
 """Removed command -> its replacement."""
 OWN_EXAMPLES = """
@@ -137,89 +137,87 @@ ask prompts.csv --labels=no,yes --model=NAME --output=scores.csv --key_variable=
 judge pairs.jsonl --output=win_rates.csv
 judge annotations.json --dry-run
 """
-"""Two examples of each command on files."""
+"""Two examples for each command on files."""
 JUDGE_LINE = """
-a line of pairs.jsonl, its log-odds in nats (p_first: from 0 to 1):
+a line of pairs.jsonl, with log-odds in nats (p_first: from 0 to 1):
   {"question": 7, "candidate": "mine", "candidate_first": true,
    "log_odds_first": 0.7, "human": "first"}
-without human where people did not answer; other forms: docs/judges.md
+leave human out if people did not answer; other formats: docs/judges.md
 """
 EPILOGS = {
     HARNESS: HARNESS_EXAMPLE,
     "completions": "example:\n  batch-calibration completions bash > ~/.bash_completion\n",
     "demo": "examples:\n  batch-calibration demo\n  batch-calibration demo --output=DIR\n",
 }  # fmt: skip
-"""What follows the flags in a command's help, where that is no example of a study."""
+"""Text after the flags in a command's help, if it is not the examples of a study."""
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
 SHARES = (
     "shares of the labels, such as no=0.8,yes=0.2, or ranges such as no=0.7..0.9,yes=0.1..0.3; "
-    "balanced; estimated; a file with LABEL,SHARE a line; or FILE:COLUMN, labels to count"
+    "balanced; estimated; a file with LABEL,SHARE on each line; or FILE:COLUMN, labels to count"
 )
-PLACE = "place of the label among several tokens: first, last, json:KEY or a regular expression"
+PLACE = "position of the label among several tokens: first, last, json:KEY or a regular expression"
 MISSING = (
-    "labels that were not returned: least (just below the least returned), drop, bound (the range "
-    "that is possible), or nats such as -30"
+    "labels that were not returned: least (just below the lowest returned score), drop, bound (the "
+    "range of possible results), or nats such as -30"
 )
 READING = (
-    Flag("format", "NAME", "an importer's name, where it is not found out"),
+    Flag("format", "NAME", "importer's name, if the format is not recognized"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),
-    Flag("tokens", "A=x|y,B=z", "tokens that mean a label"),
+    Flag("tokens", "A=x|y,B=z", "tokens that represent a label"),
     Flag("gold", "COLUMN", "column of the right label, its name or index"),
     Flag("ids", "COLUMN", "column of row ids"),
-    Flag("by", "COLUMN", "columns that tell contexts apart"),
-    Flag("task", "NAME", "what to call the task"),
-    Flag("model", "NAME", "what to call the model"),
+    Flag("by", "COLUMN", "columns that identify a context"),
+    Flag("task", "NAME", "name for the task"),
+    Flag("model", "NAME", "name for the model"),
     Flag("at", "PLACE", PLACE),
-    Flag("filter", "NAME", "the filter of a harness log to read"),
+    Flag("filter", "NAME", "filter of a harness log to read"),
     Flag("missing", None, MISSING, None),
-    # By default each file is a context, unless their names say that they are shards.
+    # By default each file is a context, unless the file names look like shards.
     Flag("shards", "", "the files are parts of one data set", None),
-    # By default found out from the numbers.
+    # By default the numbers decide.
     Flag("from-probs", "", "the numbers are probabilities, or are not", None),
     Flag("cosines", "", "the numbers are cosines, scaled or not"),
 )
 LEARNING = (
-    Flag("methods", "A,B", "methods (default: all that scores allow)", of=COMPARING),
+    Flag("methods", "A,B", "methods (default: all that the scores allow)", of=COMPARING),
     Flag("option", "METHOD.NAME=VALUE", "an option of a method; may be repeated", [], of=COMPARING),
     Flag("method", None, "method (default: bc); see docs/method.md", "bc", of=CORRECTING),
     Flag("option", "NAME=VALUE", "an option of the method; may be repeated", [], of=CORRECTING),
     Flag(
         "strength", None, "how much of the bias is removed (default: 1)", None, float, of=CORRECTING
     ),
-    Flag("dtype", "NAME", "what the model computed in, as bfloat16", of=CORRECTING),
+    Flag("dtype", "NAME", "dtype in which the model computed, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
-    Flag(
-        "share", "LOW,HIGH", "range of the first of two labels' share, as 0.3,0.7", of="recommend"
-    ),
+    Flag("share", "LOW,HIGH", "range of the first of two labels' share: 0.3,0.7", of="recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
-    Flag("labeled", "FILE", "scores of a labeled set, read as the files are"),
-    Flag("seed", None, "of methods that start at random", 0, int),
+    Flag("labeled", "FILE", "scores of a labeled set, in the format of the files"),
+    Flag("seed", None, "seed of methods with random starts", 0, int),
 )
-ANSWERS = "the scores, .csv; answers are kept next to it and not asked for again"
+ANSWERS = "the scores, .csv; answers are kept next to it and not requested again"
 WRITING = (
-    Flag("output", "FILE", f"corrected scores: {SCORES}; - is the output", of="calibrate"),
+    Flag("output", "FILE", f"corrected scores: {SCORES}; - for standard output", of="calibrate"),
     Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of="convert"),
     Flag("output", "FILE", "the page", "report.html", of="report"),
-    Flag("output", "FILE", f"the averaged scores: {SCORES}; - is the output", of="ensemble"),
+    Flag("output", "FILE", f"averaged scores: {SCORES}; - for standard output", of="ensemble"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),
-    Flag("changed", "N", "rows shown whose prediction changes", 5, int, of=CORRECTING),
+    Flag("changed", "N", "number of changed predictions to show", 5, int, of=CORRECTING),
     Flag("plot", "FILE", "a figure of shares and preferences: .png, .pdf or .svg", of=CORRECTING),
     Flag("results", "", "a copy of results_*.json with acc_METHOD", of="calibrate"),
-    Flag("all", "", "all methods, and why others are left out", of="compare"),
-    Flag("json", "", "a line of JSON a context, for programs", of="compare diagnose recommend"),
-    Flag("quiet", "", "no notes and no progress, errors alone"),
-    Flag("dry-run", "", "say what would be done, and do not do it", of=NO_SCORES),
+    Flag("all", "", "show all methods, and why others are left out", of="compare"),
+    Flag("json", "", "print one line of JSON for each context", of="compare diagnose recommend"),
+    Flag("quiet", "", "print no notes and no progress, only errors"),
+    Flag("dry-run", "", "print the plan without running it", of=NO_SCORES),
     Flag("workdir", "DIR", "keep score tables in a workdir", of="convert"),
 )
-# Of prompts.
+# Flags of `ask`, about its prompts.
 ASKING = (
-    Flag("labels", "A,B", "the answers whose scores are asked for", None, is_required=True),
-    Flag("model", "NAME", "what the server calls the model", None, is_required=True),
+    Flag("labels", "A,B", "the answers to score", None, is_required=True),
+    Flag("model", "NAME", "the server's name for the model", None, is_required=True),
     Flag(
         "prompt", "COLUMN", "prompts' column (default: prompt, text, input, question or messages)"
     ),
-    Flag("ids", "COLUMN", "column of row ids (default: id, or numbers)"),
+    Flag("ids", "COLUMN", "column of row ids (default: id, or row numbers)"),
     Flag("gold", "COLUMN", "column of the right label (default: label, gold or answer)"),
 )
 
@@ -232,7 +230,7 @@ OF_STUDIES: dict[str, Sequence[Flag]] = {
     "score": _of_table(machine.FLAGS),
     "sweep": (
         Flag("launcher", "TEXT", launchers.HELP, "local"),
-        Flag("workers", "N", "how many share the sweep", 2, int),
+        Flag("workers", "N", "number of workers that share the sweep", 2, int),
         Flag("dry_run", "", "print contexts, tokens and time; score nothing"),
         *_of_table(launchers.FLAGS),
     ),
@@ -241,9 +239,9 @@ OF_STUDIES: dict[str, Sequence[Flag]] = {
         Flag("nocost", "", "do not count the tokens of the whole sweep"),
     ),
     "calibrate": (
-        Flag("floor", "X", "raise scores below it, -inf too, to this many nats", None, float),
-        Flag("tasks", "TEXT", "calibrate scores of these tasks alone", None),
-        Flag("shots", "N", "calibrate scores of so many shots alone", None, int),
+        Flag("floor", "X", "raise scores below this many nats, -inf too, to it", None, float),
+        Flag("tasks", "TEXT", "calibrate only the scores of these tasks", None),
+        Flag("shots", "N", "calibrate only the scores with this number of shots", None, int),
         *_of_table(machine.FLAGS),
     ),
     "tables": (Flag("quiet", "", "write the files and print no table"),),
@@ -253,32 +251,32 @@ OF_STUDIES: dict[str, Sequence[Flag]] = {
         Flag("tolerance", "X", "nats by which two scores of one label may differ", 1e-3, float),
     ),
 }
-"""Command -> its flags that are no keys."""
+"""Command -> its flags that are no keys of the settings."""
 
 
-# A flag and its meaning share a line where they can.
+# With this width, most flags and their meanings fit on one line.
 HelpFormatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=32)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that answers a mistake with one sentence."""
+    """A parser that reports a mistake as one sentence."""
 
     def __init__(self, **options: object) -> None:
-        # Without abbreviations, or a new flag would change the meaning of an old command.
+        # With abbreviations, a new flag could change the meaning of an old command.
         options |= {"formatter_class": HelpFormatter, "allow_abbrev": False}
         super().__init__(**options)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
-        """Say the sentence, with the nearest flag where one is unknown, and exit with 2."""
-        unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's own words
+        """Prints the message, suggests the most similar flag, and exits with code 2."""
+        unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's wording
         near = difflib.get_close_matches(unknown[1], self.flags(), n=1) if unknown else []
         hint = f"; did you mean {near[0]}?" if near else ""
-        guard.fail(f"{message}{hint}; {self.prog} --help lists what there is.")
+        guard.fail(f"{message}{hint}; {self.prog} --help lists the flags.")
 
     def flags(self) -> list[str]:
-        """Every flag of this parser and of its commands."""
+        """Returns every flag of this parser and of its commands."""
         flags = list[str]()
-        # A subcommand's choices are a dict of parsers; those of an ordinary flag are a list.
+        # A subcommand has a dict of parsers as its choices; an ordinary flag has a list.
         for action in self._actions:
             flags += action.option_strings
             for command in action.choices.values() if isinstance(action.choices, dict) else ():
@@ -287,15 +285,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """The command that some words name, and its flags."""
+    """Parses the arguments of the program: the command and its flags."""
     words = list(arguments)
     command = words[0] if words else ""
     if command in GONE:
-        guard.fail(f"The command {command} is gone: {GONE[command]}.")
+        guard.fail(f"The command {command} was removed: {GONE[command]}.")
     if not command.startswith("-") and command and command not in COMMANDS:
         guard.fail(str(InputError.unknown("command", command, COMMANDS)))
     if command in WITH_CONFIG:
-        # Keys may be written as the programs of experiments/ take them.
+        # Keys may also have the prefix that the programs of experiments/ require.
         words = [re.sub(r"^--config\.", "--", word) for word in words]
     of_study = any(word.startswith("--workdir") for word in words)
     parser, commands = _make_parser(command, of_study=of_study)
@@ -308,9 +306,10 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 
 def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[str, Parser]]:
-    """The parser of all commands, and that of each; the chosen one has flags, of "" all have.
+    """Returns the parser of the program, and the parser of each command.
 
-    Without `of_study` the help of a command on files leaves out the flags of one on a workdir.
+    Only the chosen command has flags; if `chosen` is "", all have. Without `of_study`, the help of
+    a command that reads files or a workdir leaves out the flags for a workdir.
     """
     parser = Parser(
         prog="batch-calibration",
@@ -337,12 +336,12 @@ def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[st
 
 
 def _add_flags(parser: Parser, command: str, *, of_study: bool) -> None:
-    """Add the flags of a command to its parser."""
+    """Adds the flags of a command to its parser."""
     if command in APART:
         add_flags(parser, OF_APART.get(command, ()))
         if command == "completions":
             parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
-        if command == HARNESS:  # what follows two dashes is the harness's
+        if command == HARNESS:  # the arguments after two dashes are passed to the harness
             text = "arguments of lm_eval; without any, the command is printed and not run"
             parser.add_argument("arguments", nargs="*", metavar="-- ARGS", help=text)
         return
@@ -355,40 +354,40 @@ def _add_flags(parser: Parser, command: str, *, of_study: bool) -> None:
         add_flags(group, flags_of(command))
         for action in () if of_study else group._group_actions:
             action.help = argparse.SUPPRESS
-    plugin = Flag("plugin", "FILE", "a Python file with a method or task of your own", [])
+    plugin = Flag("plugin", "FILE", "a Python file with your own method or task", [])
     add_flags(parser, [plugin])
 
 
 def flags_of(command: str) -> list[Flag]:
-    """The flags of a command on studies."""
+    """Returns the flags of a command on studies."""
     flags = list[Flag]()
     if command != "show":
-        # calibrate and report may have files in its place
+        # calibrate and report may read files instead
         is_required = command in ON_STUDIES
         flags.append(Flag("workdir", "DIR", "folder of the study", is_required=is_required))
     if command in WITH_CONFIG:
-        text = "a config file; other flags go before its keys, as --config.KEY or --KEY"
+        text = "a config file; other flags precede its keys, as --config.KEY or --KEY"
         flags.append(Flag("config", "FILE[:PRESET]", text, None))
     return [*flags, *OF_STUDIES.get(command, ()), *flags_of_keys(PARTS.get(command, ()))]
 
 
 @cache
 def flags_of_keys(part_names: tuple[str, ...], without: tuple[str, ...] = ()) -> list[Flag]:
-    """A flag for each key of some parts of the settings."""
+    """Returns a flag for each key of some parts of the settings."""
     flags = []
     for name, key in keys().items():
         if key.part in part_names and name not in without:
             default = f" (default: {key.default})" if key.default not in ("", ()) else ""
             choices = "{" + ",".join(key.choices) + "}" if key.choices else ""
             metavar = choices or ("A,B" if key.is_tuple else METAVARS[key.kind])
-            # argparse would read "%" as a place for something.
+            # argparse would read "%" as a format placeholder.
             text = (key.help.rstrip(".") + default).replace("%", "%%")
             flags.append(Flag(name, metavar, text, None))
     return flags
 
 
 def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
-    """Add flags to a parser or a group of one."""
+    """Adds flags to a parser or to one of its groups."""
     for name, metavar, text, default, kind, _, is_required in flags:
         if metavar == "":
             switch = argparse.BooleanOptionalAction if default is None else "store_true"
@@ -402,7 +401,7 @@ def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
 
 
 def print_completions(args: Namespace) -> None:
-    """Print what a shell reads to complete commands, flags and their values."""
+    """Prints a shell script that completes commands, flags and their values."""
     import shtab
 
     from batch_calibration.methods import METHODS
@@ -419,22 +418,22 @@ def print_completions(args: Namespace) -> None:
 
 
 def run_harness(args: Namespace) -> None:
-    """Write the overlays, then run the harness, or print the command that does.
+    """Writes the overlays, then runs the harness, or prints the command that runs it.
 
     Raises:
-        InputError: no harness; unknown tasks, or such as are not corrected.
-        SystemExit: the harness ended with an error, whose code it has.
+        InputError: The harness is not installed, or a task is unknown or cannot be corrected.
+        SystemExit: The harness failed; its exit code is passed on.
     """
     if importlib.util.find_spec("lm_eval") is None:
         expected = "lm-evaluation-harness next to this package"
         raise InputError.at(HARNESS, expected, "none", "pip install lm-eval")
     for argument in args.arguments:
         flag = argument.partition("=")[0]
-        # Also -t, and beginnings, which argparse takes for the whole.
+        # -t and beginnings of flags count, too, because argparse accepts abbreviations.
         is_short = flag.startswith("-t")
         if is_short or (len(flag) > 3 and any(name.startswith(flag) for name in OVERLAY_FLAGS)):
             raise InputError.at(HARNESS, f"{flag} before the two dashes", f"{argument} after them")
-    # Importing the harness takes seconds, and help needs none of it.
+    # Importing the harness takes seconds, and --help does not need it.
     from batch_calibration.integrations.lm_eval import write_overlays
 
     names, folder = [name for name in args.tasks.split(",") if name], Path(args.output)
@@ -443,7 +442,7 @@ def run_harness(args: Namespace) -> None:
     for note in notes:
         print(note, file=sys.stderr)
     print(f"{len(tasks)} tasks with corrected accuracies: {folder}", file=sys.stderr)
-    # The harness takes one folder: groups of another one are named by their tasks.
+    # The harness accepts one folder, so groups from another folder are replaced by their tasks.
     chosen = tasks if args.include_path else names
     command = ["-m", "lm_eval", "--tasks", ",".join(chosen), "--include_path", str(folder)]
     if not args.arguments:
@@ -456,7 +455,7 @@ def run_harness(args: Namespace) -> None:
 
 
 def _shares(text: str) -> list[float] | None:
-    """The numbers of --prior, None where it is not there."""
+    """Returns the numbers of --prior; an empty text gives None."""
     if not text:
         return None
     with answering(ValueError, f"--prior={text}", "a share of each choice, such as 0.3,0.7"):
@@ -468,54 +467,54 @@ APART: dict[str, Callable[[Namespace], None]] = {
     "completions": print_completions,
     "demo": studies.run_demo,
 }
-"""Commands that neither read scores nor run a study: what runs each, and what adds its flags."""
+"""Commands that neither read scores nor run a study, and the functions that run them."""
 
 
 def _check_source(parser: Parser, args: Namespace) -> None:
-    """Refuse neither files nor a workdir, both, and flags of the other."""
+    """Raises an error unless the arguments name files or a workdir, and only flags for these."""
     if bool(args.files) == bool(args.workdir):  # both, or neither
         parser.error("expected files of scores, or --workdir=DIR of a study, and not both")
     names = {flag.name for flag in flags_of(args.command)}
     for name, chosen in vars(args).items():
-        # A flag that is given its default cannot be told from one that is left out.
+        # A flag that is set to its default is indistinguishable from one that is left out.
         is_given = name not in ("command", "files", "plugin") and chosen != parser.get_default(name)
         if is_given and (name in names) == bool(args.files):
             other_source = "--workdir=DIR of a study" if args.files else "files of scores"
-            # Argparse keeps it with an underscore.
+            # argparse stores the name with an underscore.
             parser.error(f"--{name.replace('from_probs', 'from-probs')} goes with {other_source}")
 
 
 def _add_file_flags(parser: Parser, command: str) -> None:
-    count = "*" if command in ON_BOTH else "+"  # none: a workdir may stand for them
-    text = "files, folders or globs; - is the input"
+    count = "*" if command in ON_BOTH else "+"  # *: a workdir may replace the files
+    text = "files, folders or globs; - for standard input"
     parser.add_argument("files", nargs=count, metavar="FILE", help=text)
     groups = dict[str, Iterable[Flag]]()
     if command == "ask":
-        groups["what is asked"] = ASKING
-        # A tokenizer is for ways that send token ids, which studies alone take.
+        groups["prompts and answers"] = ASKING
+        # A tokenizer is only for protocols that send token ids, which only studies use.
         keys_of_server = flags_of_keys(("api",), without=("tokenizer",))
-        groups["how; api_scores is chat here by default"] = keys_of_server
+        groups["server; api_scores is chat here by default"] = keys_of_server
     elif command not in NO_SCORES.split():
-        groups["what the files hold"] = READING
+        groups["contents of the files"] = READING
         if command not in ("convert", "ensemble"):
-            groups["how the bias is learned"] = LEARNING
-    groups["what is written"] = WRITING
+            groups["methods and their data"] = LEARNING
+    groups["output"] = WRITING
     for title, flags in groups.items():
         group = parser.add_argument_group(title)
         add_flags(group, (flag for flag in flags if command in (flag.of.split() or ON_FILES)))
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """The names in a list with commas."""
+    """Splits a comma-separated list of names."""
     return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 def split_tokens(text: str) -> dict[str, tuple[str, ...]]:
-    """Label -> its tokens, of A=x|y,B=z.
+    """Reads the tokens of each label from a text such as A=x|y,B=z.
 
     >>> split_tokens("yes=Yes|yes,no=No")
     {'yes': ('Yes', 'yes'), 'no': ('No',)}
     """
-    # (label, "=", tokens)
+    # Each pair is (label, "=", tokens).
     pairs = (pair.partition("=") for pair in text.split(",") if pair)
     return {label.strip(): tuple(tokens.split("|")) for label, _, tokens in pairs}

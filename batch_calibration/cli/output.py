@@ -1,4 +1,4 @@
-"""Writes scores, of Parquet batch by batch, and figures; prints findings as JSON."""
+"""Writes scores and figures, streams large Parquet files, and prints findings as JSON."""
 
 import io
 import json
@@ -26,16 +26,16 @@ from batch_calibration.scores import FILLED, ScoreTable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
 ABOUT = ("task", "model")
-"""Columns that name the context in each row, where there are several contexts."""
+"""Columns that name the context of each row, if there are several contexts."""
 STREAM_METHODS = ("bc", "cc")
-"""Methods that correct a stream, since they need no more than a mean of rows."""
+"""Methods that can correct a stream, because they need only the mean of the rows."""
 MAX_ROWS_IN_MEMORY = 20_000_000
-"""Rows that a table in memory may have; of more Parquet must be written."""
+"""Maximum number of rows of a table in memory; more rows need Parquet output."""
 Row = dict[str, object]
 
 
 class Scored(NamedTuple):
-    """A context, the scores [n, k] of its test rows that are written, and the file it is of."""
+    """A context, the scores [n, k] to write for its test rows, and its file."""
 
     table: ScoreTable
     scores: np.ndarray
@@ -43,19 +43,19 @@ class Scored(NamedTuple):
 
 
 def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
-    """Refuse an ending that nothing is written as."""
+    """Raises an error if no format has the ending of this file name."""
     endings = (*ENDINGS, *more_endings)
     if output and output != "-" and Path(output).suffix not in endings:
         expected = f"a file that ends in {', '.join(endings)}"
-        raise InputError.at(output, expected, remedy="name the output so")
+        raise InputError.at(output, expected, remedy="rename the output")
 
 
 def make_rows(contexts: Sequence[Scored]) -> list[Row]:
-    """Each row: its id, its scores by label, the prediction, the right label where any is known.
+    """Returns output rows: id, scores by label, prediction, and right label if any is known.
 
-    Rows of one file stand in its order, whatever contexts they are of.
+    The rows of one file keep their order in the file, even if they belong to several contexts.
     """
-    # The column is in all rows or in none.
+    # All rows have the same columns.
     has_gold = any((scored.table.blocks["test"].labels >= 0).any() for scored in contexts)
     has_filled = any(FILLED in scored.table.blocks["test"].spec for scored in contexts)
     column = _name_columns(contexts, has_gold=has_gold, has_filled=has_filled)
@@ -74,19 +74,19 @@ def make_rows(contexts: Sequence[Scored]) -> list[Row]:
             cells[column["prediction"]] = names[int(row_scores.argmax())]
             if has_gold:
                 cells[column["gold"]] = names[right] if right >= 0 else ""  # -1: unknown
-            if has_filled:  # labels whose scores were not returned
+            if has_filled:  # labels with scores that were not returned
                 cells[column["filled"]] = ", ".join(labels)
             all_rows.append(cells)
     return [all_rows[i] for i in _file_order(contexts)]
 
 
 def _file_order(contexts: Sequence[Scored]) -> np.ndarray:
-    """Which row of all contexts' rows, counted one context after the other, stands where."""
+    """Returns the order of output rows, as indices into the rows of all contexts."""
     order, count = list[np.ndarray](), 0
     for _, scored_of_file in groupby(contexts, key=lambda scored: scored.file):
         rows_of_file = [scored.table.blocks["test"].file_rows for scored in scored_of_file]
         numbers = np.concatenate(rows_of_file)
-        # A file may hold each row once for each of its models: these stay one after the other.
+        # If a file repeats its rows, as for several models, its contexts follow each other.
         is_split = len(np.unique(numbers)) == len(numbers)
         places = np.argsort(numbers, kind="stable") if is_split else np.arange(len(numbers))
         order.append(count + places)
@@ -97,8 +97,8 @@ def _file_order(contexts: Sequence[Scored]) -> np.ndarray:
 def _name_columns(
     contexts: Sequence[Scored], *, has_gold: bool, has_filled: bool
 ) -> dict[str, str]:
-    """The columns next to the scores, and their names: no label has one of these names."""
-    # One context needs no column to tell it apart.
+    """Returns a name for each column that is no score; the name differs from all labels."""
+    # A single context needs no columns that identify it.
     keys = [*(ABOUT if len(contexts) > 1 else ()), "row", "prediction", *["gold"] * has_gold]
     keys += ["filled"] * has_filled
     labels = set[str]().union(*(context.table.label_names for context in contexts))
@@ -107,26 +107,27 @@ def _name_columns(
         while column[key] in labels:
             column[key] += "_"
         say_notes([
-            f"{key!r} is a label and a column of what is written: the scores of the label are in "
-            f"{key!r}, what the column holds in {column[key]!r}."
+            f"{key!r} is a label and also a column of the output: the label's scores are in "
+            f"{key!r}, the column is renamed {column[key]!r}."
         ])  # fmt: skip
     return column
 
 
 def write(contexts: Sequence[Scored], output: str) -> None:
-    """Write the scores of some contexts into a file, or to standard output as CSV.
+    """Writes the scores of some contexts to a file, or to standard output as CSV.
 
     Raises:
-        InputError: an ending that is none of `ENDINGS`; contexts of other labels; no pyarrow.
+        InputError: The ending is not in `ENDINGS`, the contexts have different labels, or pyarrow
+            is not installed.
     """
     check_output(output)
     labels = {context.table.label_names for context in contexts}
     ending = Path(output).suffix
-    # Only JSON Lines may have other columns in each row.
+    # Only JSON Lines can hold rows with different columns.
     if len(labels) > 1 and ending != ".jsonl":
         raise InputError(
             f"{output}: the contexts have {len(labels)} sets of labels, which one table cannot "
-            "hold; write a .jsonl file, or each file of scores by itself."
+            "hold; write a .jsonl file, or write each file of scores separately."
         )
     if ending == ".npz":
         write_whole(Path(output), _npz(contexts))
@@ -141,16 +142,16 @@ def write(contexts: Sequence[Scored], output: str) -> None:
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in all_rows)
         else:
             text = _delimited(all_rows, "\t" if ending == ".tsv" else ",")
-        # UTF-8 cannot encode a lone surrogate, which texts of logs may hold.
+        # UTF-8 cannot encode lone surrogates, which texts of logs may contain.
         write_whole(Path(output), text.encode(errors="backslashreplace"))
 
 
 def _delimited(rows_written: Sequence[Row], delimiter: str) -> str:
-    # The first row has the columns of all: their labels are the same.
+    # All rows have the columns of the first row, because their labels are the same.
     lines: list[list[object]] = [list(rows_written[0])]
     for row in rows_written:
         cells = row.values()
-        # A float32 in as few digits as tell it apart.
+        # float32 prints the shortest digits that identify the number.
         lines += [[np.float32(cell) if isinstance(cell, float) else cell for cell in cells]]
     return csv_text(lines, delimiter)
 
@@ -184,15 +185,15 @@ def _npz(contexts: Sequence[Scored]) -> bytes:
 
 
 def print_line(table: ScoreTable, finding: tuple[object, ...]) -> None:
-    """Print what was found of a context, a named tuple, as one line of JSON."""
+    """Prints a finding about a context, a named tuple, as one line of JSON."""
     facts = {"context": title(table), **{key: table.context.get(key) for key in ABOUT}}
     line = json.dumps(facts | cast("dict[str, object]", plain(finding)), ensure_ascii=False)
-    # JSON's own escapes leave controls above ASCII, which steer a terminal as ESC does.
+    # json.dumps leaves control characters above ASCII, to which terminals react as to ESC.
     print(CONTROLS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line))
 
 
 def plain(fact: object) -> object:
-    """A value without NumPy's types and named tuples; numbers that are none become None.
+    """Converts NumPy values and named tuples to JSON types; NaN and infinity become None.
 
     >>> from batch_calibration.metrics import Estimate
     >>> plain({"gain": Estimate(0.5, float("nan"), 1.0), "rows": np.arange(2)})
@@ -212,13 +213,13 @@ def plain(fact: object) -> object:
 
 
 def check_plot(path: str) -> None:
-    """Refuse a name that no figure is written under."""
+    """Raises an error if no figure format has the ending of this path."""
     if path and Path(path).suffix not in (".png", ".pdf", ".svg"):
         raise InputError.at(f"--plot={path}", "a file that ends in .png, .pdf or .svg")
 
 
 def write_plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
-    """Write the figure where a path is given."""
+    """Writes the figure if a path is given."""
     if path:
         with answering(ImportError, "--plot", "matplotlib, which draws it", extra("plots")):
             from batch_calibration.reporting.figures.preferences import draw_preferences
@@ -232,18 +233,18 @@ def write_plot(path: str, contexts: Sequence[CorrectedContext], output_stream: T
 def write_harness_results(
     files: Sequence[Path], corrected: Sequence[CorrectedContext], method: str
 ) -> list[Path]:
-    """Write `results_*_corrected.json` next to each file of results.
+    """Writes `results_*_corrected.json` next to each file of results.
 
-    A task gets what `integrations.lm_eval.CorrectedTask` adds to the harness's table:
-    `acc_METHOD`, `balanced_acc`, `balanced_acc_METHOD` and `preference_nats`.
+    Each task gets the metrics that `integrations.lm_eval.CorrectedTask` adds to the harness's
+    table: `acc_METHOD`, `balanced_acc`, `balanced_acc_METHOD` and `preference_nats`.
 
     Returns:
-        The files that were written.
+        Paths of the written files.
 
     Raises:
-        InputError: a log without results next to it, or with several contexts.
+        InputError: A log has no results next to it, or it has several contexts.
     """
-    documents: dict[Path, Any] = {}  # several logs share a file of results
+    documents: dict[Path, Any] = {}  # several logs may share a file of results
     for file, context in zip(files, corrected, strict=True):
         if list(files).count(file) > 1:
             raise InputError.at(file, "a log of one context", "several", "leave --results out")
@@ -262,7 +263,7 @@ def write_harness_results(
 
 
 def _harness_metrics(context: CorrectedContext, method: str) -> dict[str, float]:
-    """The metrics of one task, by the names that the harness gives them in a file of results."""
+    """Returns the metrics of one task by their names in the harness's results."""
     block = context.table.blocks["test"]
     scores = np.asarray(block.log_probs)
     is_known = block.labels >= 0
@@ -276,31 +277,31 @@ def _harness_metrics(context: CorrectedContext, method: str) -> dict[str, float]
 
 
 def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
-    """True if the options ask for Parquet out of Parquet, by a method that needs one mean.
+    """Checks whether the input and the output are Parquet and the method needs only one mean.
 
     Raises:
-        InputError: files too large for a table in memory, and another output or method.
+        InputError: The files are too large for memory, and the output or the method is another.
     """
     if {path.suffix for path in files} != {".parquet"}:
         return False
-    # All others need a row more than once, or rows beside it.
+    # All other options need to read a row twice, or rows of other files.
     fits = args.method in STREAM_METHODS and not args.labeled and args.missing != "bound"
-    # Estimated shares are counted before the first batch.
+    # Estimated shares would have to be counted before the first batch.
     fits = fits and not (args.option or args.results) and args.prior != prior.ESTIMATED
     if fits and Path(args.output).suffix == ".parquet":
         return True
     if (rows := count_rows(files)) > MAX_ROWS_IN_MEMORY:
         raise InputError(
-            f"{args.files[0]}: {rows:,} rows are more than a table in memory is made of; give "
+            f"{args.files[0]}: {rows:,} rows are too many for a table in memory; use "
             "--output=FILE.parquet and --method=bc or cc, which read batch by batch."
         )
     return False
 
 
 def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
-    """Correct the files batch by batch, and say what changed."""
+    """Corrects the files batch by batch, and prints the changes."""
     if args.plot:
-        raise InputError("--plot: a stream of Parquet is not drawn; leave it out, or plot a part.")
+        raise InputError("--plot: a stream of Parquet has no figure; leave it out, or plot a part.")
     reading = inputs.reading_of(args)
     labels = open_source(files, reading).labels
     say_notes(inputs.note_of_files(args, files))
@@ -313,25 +314,25 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
 
 
 def _stream_bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None:
-    """The mean of the probe's rows, for cc."""
+    """Returns the mean of the probe's rows for cc, None for bc."""
     if args.method != "cc":
         return None
     tables = [table for _, table in inputs.probes(args)]
     if len(tables) != 1 or tables[0].label_names != labels:
-        expected = f"one context of the labels {', '.join(labels)}"
+        expected = f"one context with the labels {', '.join(labels)}"
         raise InputError.at("--probe", expected, f"{len(tables)} contexts")
-    # [k], summed in double precision as many rows may be
+    # [k], summed in float64 because there may be many rows
     means: list[float] = tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64).tolist()
     return means
 
 
 def _show_progress(done: int, total: int, per_second: float, /) -> None:
-    """One line that is written over, where the errors go to a terminal."""
+    """Shows progress in one line, if standard error is a terminal."""
     if sys.stderr.isatty():
-        end = "\n" if done >= total else "\r"  # the next line overwrites this one
+        end = "\n" if done >= total else "\r"  # the next call overwrites this line
         seconds_left = (total - done) / max(per_second, 1.0)
         line = f"{100 * done / total:5.1f} %, {per_second:,.0f} rows/s, {seconds_left:.0f} s left"
-        # Padded, to cover a longer line before it.
+        # Spaces at the end cover a longer line from before.
         print(f"{line:60}", end=end, file=sys.stderr, flush=True)
 
 

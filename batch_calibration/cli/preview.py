@@ -1,4 +1,4 @@
-"""Prints what a model will be asked: prompts, where labels begin in tokens, and the cost."""
+"""Prints a preview of a study: prompts, token boundaries of labels, and the cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -34,16 +34,16 @@ def show_prompts(
     """Prints the notes on the tokenizer, and the first context of each task."""
     for note in budget.notes if budget else ():
         print(f"{note}\n")
-    for _, group in groupby(contexts, key=_task):  # contexts of one task stand together
+    for _, group in groupby(contexts, key=_task):  # contexts of one task are adjacent
         first = next(group)
         _show_context(first, rows)
-        # A statement is compared whole: no boundary.
+        # Dual encoders embed whole statements, which have no boundary.
         if budget and not SCORERS[model.scorer].compares_statements:
             _show_boundary(first, budget)
 
 
 def _show_context(context: RenderedContext, rows: int) -> None:
-    """Print the first rows of every block."""
+    """Prints the first rows of every block."""
     facts = context.context
     options = facts.get("options")
     title = f"=== {facts['task']}, seed {facts['seed']}, {facts['shots']} shots"
@@ -67,26 +67,26 @@ def _show_block(name: str, block: RenderedBlock, label_names: Sequence[str], row
     for change in ("dropped", "truncated"):
         if block.spec.get(change):
             title += f", {block.spec[change]} {change}"
-    print(f"{title}; learned from by {', '.join(readers)}")
+    print(f"{title}; read by {', '.join(readers)}")
     inputs = block.inputs
     texts = [str(ref) for ref in inputs.refs[:rows]] if isinstance(inputs, ImageInputs) else inputs
-    # Labels and ids run on: the texts alone are cut.
+    # zip stops at the end of the cut texts; labels and ids are longer.
     for text, label, row in zip(texts[:rows], block.labels, block.row_ids, strict=False):
         print(f"[{row}, label {label_names[label] if label >= 0 else 'unknown'}]\n{text}|\n")
 
 
 def _show_boundary(context: RenderedContext, budget: TokenBudget) -> None:
-    """Print the last tokens of the first test row and the tokens of each label."""
+    """Prints the last tokens of the first test row and the tokens of each label."""
     inputs, labels = context.blocks["test"].inputs, _labels(context)
     if isinstance(inputs, ImageInputs):
         return
     prompt, label_tokens = budget.boundary(inputs[0], labels)
-    # A tokenizer without a token for the beginning of a text puts nothing before the prompt.
+    # Some tokenizers have no token for the beginning of a text.
     beginning = "included" if budget.tokenizer_info.bos is not None else "none"
     print(f"--- tokens of the first test row: {len(prompt)}, beginning token {beginning}, of "
           f"{budget.positions} positions")  # fmt: skip
     for text, tokens in zip(labels, label_tokens, strict=True):
-        # The last 6 show how the prompt ends.
+        # The last six tokens show how the prompt ends.
         print(f"... {' '.join(map(repr, prompt[-6:]))} | {' '.join(map(repr, tokens))}  ({text!r})")
     print()
 
@@ -94,7 +94,7 @@ def _show_boundary(context: RenderedContext, budget: TokenBudget) -> None:
 def show_cost(
     contexts: Sequence[RenderedContext], settings: Settings, budget: TokenBudget | None
 ) -> None:
-    """Print what the sweep asks, task by task: tokens, or of a server requests and their price."""
+    """Prints the sweep's tokens by task; for a server, its requests and their price."""
     model = settings.model
     if SCORERS[model.scorer].asks_server:
         _show_api_cost(contexts, cast(ApiScorer, load_scorer(settings)))
@@ -106,15 +106,15 @@ def show_cost(
 
 
 def _show_api_cost(contexts: Sequence[RenderedContext], scorer: ApiScorer) -> None:
-    # By identity, as a context holds dicts.
+    # Keys are ids, because a context holds dicts and is not hashable.
     costs = {id(context): api_cost([(context, context.blocks)], scorer) for context in contexts}
     columns = ("requests", "tokens sent")
     _show_sums(contexts, columns, lambda context: costs[id(context)][:2])
     tokens = sum(cost.tokens for cost in costs.values())
     price, tokenizer = scorer.settings.price, scorer.settings.tokenizer
-    rule = f"one for {BYTES_PER_TOKEN} bytes (no {spell('tokenizer')})"
-    print(f"tokens are counted {f'by the tokenizer of {tokenizer}' if tokenizer else rule}; "
-          f"{tokens:,} of them at {spell('price')}, ${price:g} a million, are "
+    rule = f"as one for {BYTES_PER_TOKEN} bytes (no {spell('tokenizer')})"
+    print(f"tokens are counted {f'with the tokenizer of {tokenizer}' if tokenizer else rule}; "
+          f"{tokens:,} tokens at {spell('price')}, ${price:g} a million, cost "
           f"${tokens / 1e6 * price:,.2f}")  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def _show_sums(
     columns: tuple[str, str],
     count: Callable[[RenderedContext], tuple[int, int]],
 ) -> None:
-    """Print contexts, rows and two counts of each task, and the sums of all."""
+    """Prints the contexts, rows and two counts of each task, and their sums."""
     table = Table(title="the whole sweep", title_justify="left", box=SIMPLE_HEAD)
     for name in ("task", "contexts", "rows", *columns):
         table.add_column(name, justify="left" if name == "task" else "right")
@@ -137,14 +137,14 @@ def _show_sums(
                 sums[i] += number
         table.add_row(Text(task), *(f"{number:,}" for number in counts))
     table.add_row("all", *(f"{number:,}" for number in sums))
-    # Narrower columns would break numbers over lines.
+    # In narrower columns, numbers would wrap.
     Console(width=max(100, Console().width)).print(table)
 
 
 def _tokens(
     context: RenderedContext, model: ModelSettings, budget: TokenBudget | None
 ) -> tuple[int, int]:
-    """Tokens in the texts, and token positions asked for."""
+    """Returns the number of tokens in the texts, and of token positions to compute."""
     count_tokens = SCORERS[model.scorer].count_tokens
     if budget is None or count_tokens is None:
         return 0, 0
@@ -164,33 +164,33 @@ def _task(context: RenderedContext) -> str:
 
 
 def show_plan(studies: Sequence[Study], workdir: str, workers: int) -> None:
-    """Print contexts and tokens of each study, and about how long they will take."""
-    # A plan makes no folder.
+    """Prints the contexts and tokens of each study, and an estimate of the total time."""
+    # A plan does not create the workdir.
     store = Store(workdir) if (Path(workdir) / "scores").is_dir() else None
     rows_left = rows = 0
     for settings, cells in studies:
         files = open_model(settings)
         budget = load_token_budget(settings, files)
         rendered = render_contexts(settings, cells, notify=print, files=files, budget=budget)
-        # A task whose contexts are apart, as in a grid, is one line of the table.
+        # Contexts of a task may be apart, as in a grid; sorting makes them one line of the table.
         contexts = sorted(rendered, key=_task)
         print(f"\nmodel {settings.model.model or 'not named'}")
         show_cost(contexts, settings, budget)
-        # What the store holds already is not scored again.
+        # Stored rows are not scored again.
         rows_left += _rows_left(contexts, settings.model.model, store)
         rows += sum(context.size for context in contexts)
     by = f"{workers} worker{'s' * (workers > 1)}"
     print(f"{rows_left:,} of {rows:,} rows are left to score, by {by}")
     rate = store.progress.rate() if store else None
     if rate is None:
-        print(f"time: not known, for no rows were scored in {workdir} yet")
+        print(f"time: unknown, because no rows were scored in {workdir} yet")
     else:
-        duration = timedelta(seconds=round(rows_left / rate / workers))  # `rate` is one worker's
+        duration = timedelta(seconds=round(rows_left / rate / workers))  # `rate` is per worker
         print(f"time: about {duration}, at the {rate:,.0f} rows/s of a worker so far in {workdir}")
 
 
 def _rows_left(contexts: Sequence[RenderedContext], model: str, store: Store | None) -> int:
-    """Rows that no stored table of a model of that name holds; no weights are read."""
+    """Counts the rows that no stored table of this model holds; reads no weights."""
     if store is None:
         return sum(context.size for context in contexts)
     tables = {_key(table.context): table for table in store.tables()[0]}
@@ -202,5 +202,5 @@ def _rows_left(contexts: Sequence[RenderedContext], model: str, store: Store | N
 
 
 def _key(context: Mapping[str, Json]) -> str:
-    """All that decides a context's numbers but the scorer, whose weights would have to be read."""
+    """Returns an id of a context without its scorer, since identifying that reads the weights."""
     return context_id({key: fact for key, fact in context.items() if key != "scorer"})

@@ -1,4 +1,4 @@
-"""The shares of the labels that --prior states: numbers, ranges, a file, or labels to count."""
+"""Reads the label shares that --prior states: numbers, ranges, a file, or labels to count."""
 
 import csv
 import io
@@ -22,17 +22,18 @@ from batch_calibration.scores import ScoreTable
 ESTIMATED = "estimated"
 Range = tuple[float, float]  # the lower and the upper end of a share
 FEW_COUNTED = 64
-"""Counted labels below which a note says what their noise risks: from 64 on matching them gained
-more than BC and pooled shares on balanced and on uneven sources (docs/evidence-recommend.md)."""
+"""Number of counted labels below which a note warns of noise. With 64 labels or more, matching
+the shares gained more than BC and pooled shares on balanced and on uneven sources
+(docs/evidence-recommend.md)."""
 
 
 class Stated(NamedTuple):
     """The shares of a context's labels as a user states them.
 
     Attributes:
-        shares: [k], what methods match; None for equal ones.
-        share: "balanced" or ranges [k, 2], which a recommendation takes in place of the shares.
-        counts: [k], the labels counted in a file, where that is what the shares come from.
+        shares: [k], the shares that methods match; None for equal shares.
+        share: "balanced" or ranges [k, 2], which recommendations use instead of the shares.
+        counts: [k], the labels counted in a file, if the shares are from a file.
     """
 
     shares: tuple[float, ...] | None = None
@@ -41,17 +42,17 @@ class Stated(NamedTuple):
 
     @property
     def options(self) -> dict[str, object]:
-        """Options for the methods that take them."""
+        """The options with these shares and counts, for the methods that accept them."""
         options = {"target_prior": self.shares, "counts": self.counts}
         return {name: chosen for name, chosen in options.items() if chosen is not None}
 
 
 def state(text: str, tables: Sequence[ScoreTable]) -> list[Stated]:
-    """The shares that a text states for each context; "" states none.
+    """Returns the shares that a text states for each context; "" states no shares.
 
     Raises:
-        InputError: no shares of those labels; shares without names, where contexts have other
-            labels or another order of them; nothing to estimate them from.
+        InputError: The shares do not fit the labels, shares without names are ambiguous because
+            the contexts have different labels, or there are no labels to estimate shares from.
     """
     if not text:
         return [Stated()] * len(tables)
@@ -63,10 +64,10 @@ def state(text: str, tables: Sequence[ScoreTable]) -> list[Stated]:
 
 
 def state_range(text: str, tables: Sequence[ScoreTable]) -> list[Stated]:
-    """The shares that --share states for each context, between two for the first of two labels.
+    """Returns the range that --share states, in each context, for the first of two labels.
 
     Raises:
-        InputError: other than two numbers; other than two labels.
+        InputError: The text is not two numbers, or a context does not have two labels.
     """
     with suppress(ValueError):
         low, high = map(float, text.split(","))
@@ -79,7 +80,7 @@ def state_range(text: str, tables: Sequence[ScoreTable]) -> list[Stated]:
 
 
 def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[Stated]:
-    """The shares that a text or a file states for the labels of each context; see `state`.
+    """Returns the shares that a text or a file states for each context's labels; see `state`.
 
     >>> read_shares("4,1", [("no", "yes")])[0].shares
     (0.8, 0.2)
@@ -92,7 +93,7 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
     if text == BALANCED:
         return [Stated(share=BALANCED)] * len(names_by_context)
     where, (path, _, column) = "--prior", text.rpartition(":")
-    # A file goes before numbers.
+    # A file with this name takes precedence over numbers.
     if Path(text).is_file():
         where = f"--prior={text}"
         pairs: Sequence[tuple[str, ...]] = _read_pairs(Path(text), names_by_context[0])
@@ -101,7 +102,7 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
     else:
         pairs = [pair.rpartition("=")[::2] for pair in text.split(",")]  # without the "="
     names, numbers = list[str](), list[Range]()
-    with suppress(ValueError):  # what is no number is refused below
+    with suppress(ValueError):  # an invalid number is reported below
         for name, share in pairs:
             low, dots, high = share.partition("..")
             numbers.append((float(low), float(high if dots else low)))
@@ -111,12 +112,12 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
     if not is_readable or not 0 < sum(high for _, high in numbers) < np.inf:
         expected = f"shares such as 0.8,0.2 or {_example(names_by_context[0])}, ranges such as "
         expected += f"0.7..0.9, {BALANCED!r}, {ESTIMATED!r}, a file or FILE:COLUMN"
-        raise InputError.at(where, expected, f"{text!r}, which is none of these", "correct it")
+        raise InputError.at(where, expected, f"{text!r}, which is not one of these", "correct it")
     orders = list(dict.fromkeys(map(", ".join, names_by_context)))
     if not is_named and len(orders) > 1:
         remedy = f"write them as {_example(names_by_context[0])}"
-        expected = "shares with the names of their labels, as the contexts have the labels "
-        expected += f"{orders[0]} and the labels {orders[1]}"
+        expected = "shares with label names, because the contexts have different labels: "
+        expected += f"{orders[0]} and {orders[1]}"
         raise InputError.at(where, expected, f"{text!r}", remedy)
     if repeated := first_repeated(names) if is_named else "":
         raise InputError.at(where, "each label once", f"{repeated!r} twice", "correct it")
@@ -126,21 +127,21 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
 def _in_order(
     where: str, text: str, labels: Sequence[str], names: Sequence[str], numbers: Sequence[Range]
 ) -> Stated:
-    """The shares in the order of the labels; by place where they have no names."""
+    """Returns the shares in the order of the labels; shares without names are in order already."""
     k, is_named = len(labels), any(names)
     are_ranges = any(low != high for low, high in numbers)
     is_of_first = are_ranges and not is_named and (k, len(numbers)) == (2, 1)
     fits = is_of_first or (set(names) == set(labels) if is_named else len(numbers) == k)
     if not fits or min(map(min, numbers)) < 0:
         expected = f"{k} shares, one for each of {', '.join(labels)}"
-        remedy = f"write them as {_example(labels)}, or give a file"
+        remedy = f"write them as {_example(labels)}, or use a file"
         raise InputError.at(where, expected, repr(text), remedy)
     bounds = np.array(numbers)[list(map(names.index, labels)) if is_named else slice(None)]
     if are_ranges:
         given = bounds[0] if is_of_first else bounds
         ranges = np.asarray(read_ranges(given.tolist(), k, where=where))
         return Stated(tuple(middle_shares(ranges).tolist()), ranges)
-    # Counts need not sum to 1; fractions do, up to two digits.
+    # Counts need not sum to 1; fractions must, up to rounding to two digits.
     total = bounds[:, 0].sum()
     if bounds.max() < 1 and abs(total - 1) > 0.005 * k:
         expected, got = "shares that sum to 1, or counts", f"{text!r}, which sum to {total:.3g}"
@@ -149,20 +150,20 @@ def _in_order(
 
 
 def _example(labels: Sequence[str]) -> str:
-    """Equal shares by name, as --prior takes them."""
+    """Returns equal shares with label names in the format of --prior."""
     return ",".join(f"{label}={1 / len(labels):.2g}" for label in labels)
 
 
 def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
-    """The lines of a file: a share, or a label and its share; labels are "" in the first form."""
+    """Reads a share from each line of a file, and its label if there is one, else ""."""
     try:
-        # "-sig": a spreadsheet may write a byte order mark.
+        # "-sig" skips the byte order mark that a spreadsheet may write.
         lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
     except (ValueError, csv.Error):
-        lines = []  # refused below
+        lines = []  # reported below
     cells = [line for line in lines if line]
     if not cells or set(map(len, cells)) not in ({1}, {2}):
-        expected = f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}"
+        expected = f"a share on each line, or LABEL,SHARE for each of {', '.join(labels)}"
         raise InputError.at(path, expected, "other lines")
     return [(line[0] if line[1:] else "", line[-1]) for line in cells]
 
@@ -170,7 +171,7 @@ def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
 def _count_labels(
     path: Path, column: str, names_by_context: Sequence[Sequence[str]]
 ) -> list[Stated]:
-    """The shares of labels counted in a column of a file, each label once more (Laplace's rule)."""
+    """Counts the labels in a column of a file; adds one to each count (Laplace's rule)."""
     if not path.is_file():
         raise InputError.at(path, "a file of labels", "none", "correct the name")
     columns = _read_columns(path)
@@ -184,15 +185,15 @@ def _count_labels(
         total = int(counts.sum())
         if not counts.all():
             expected = f"rows of each of the labels {', '.join(labels)}"
-            got = f"none of {labels[int(counts.argmin())]!r} among {total:,}"
+            got = f"no row of {labels[int(counts.argmin())]!r} among {total:,}"
             remedy = f"write the shares you expect, such as {_example(labels)}"
             raise InputError.at(where, expected, got, remedy)
         if total < FEW_COUNTED:
             summaries.say_notes([
-                f"{total:,} labels were counted, and shares of fewer than {FEW_COUNTED} are noisy: "
-                "matched to the counts of 16 labels 7.6 % of contexts of real models lost accuracy "
-                "beyond noise, of 32 6.8 %, of 64 1.6 %. Count more; of three contexts or more of "
-                "a task --method=bc_pooled_shares weighs the counts against what the scores tell."
+                f"{total:,} labels were counted; shares of fewer than {FEW_COUNTED} are noisy: "
+                "with shares from 16, 32 and 64 labels, 7.6 %, 6.8 % and 1.6 % of contexts of real "
+                "models lost accuracy beyond noise. Count more labels. With three or more contexts "
+                "of a task, use --method=bc_pooled_shares, which weighs counts against scores."
             ])  # fmt: skip
         return Stated(counted_shares(counts), None, tuple(counts.tolist()))
 
@@ -200,7 +201,7 @@ def _count_labels(
 
 
 def _read_columns(path: Path) -> Mapping[str, Column]:
-    """The columns of a CSV, JSON, Parquet or Arrow file."""
+    """Returns the columns of a CSV, JSON, Parquet or Arrow file."""
     start = beginning(path)
     if frames.is_parquet(path, start):
         return frames.load_columns(frames.load_parquet, path)
@@ -212,23 +213,23 @@ def _read_columns(path: Path) -> Mapping[str, Column]:
 
 
 def _estimate(table: ScoreTable) -> tuple[Stated, str]:
-    """The shares among labeled rows, one more of each label counted (Laplace's rule), and a note.
+    """Returns the shares of labels in labeled rows, with one added to each count, and a note.
 
-    The note says which rows were counted where they are those that are corrected.
+    The note warns if the counted rows are the rows to correct.
     """
     test, k = table.blocks["test"].labels, len(table.label_names)
     labeled = table.blocks.get("labeled")
-    gold = test if labeled is None else labeled.labels  # -1 where unknown
+    gold = test if labeled is None else labeled.labels  # -1: unknown
     known_labels = gold[gold >= 0]
     if not len(known_labels):
-        remedy = "give --labeled=FILE, or the shares"
-        expected = "labeled rows to count, and none is labeled: unlabeled rows cannot tell "
-        expected += "their shares from the bias"
+        remedy = "use --labeled=FILE, or state the shares"
+        expected = "labeled rows to count; without labels, label shares cannot be separated "
+        expected += "from the bias"
         raise InputError.at(f"--prior={ESTIMATED}", expected, remedy=remedy)
     note = ""
     if labeled is None:
         note = (
             f"The shares are counted from the {len(known_labels):,} right answers in the file, "
-            "which nobody knows beforehand: take the accuracy as the best that shares can give."
+            "which are unknown in practice: the accuracy is the best that stated shares can give."
         )
     return Stated(counted_shares(np.bincount(known_labels, minlength=k))), note

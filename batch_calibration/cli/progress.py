@@ -1,4 +1,4 @@
-"""Shows how far a program is: a line, or a bar with its rate and the time left."""
+"""Shows the progress of a program: a line, or a bar with the rate and the time left."""
 
 import sys
 import time
@@ -19,36 +19,36 @@ from batch_calibration.studies import ScoringProgress, Store
 from batch_calibration.studies.progress import Planned
 
 SILENT_SECONDS = 2.0
-"""Seconds for which a command says nothing of how far it is."""
+"""Seconds before a command first shows its progress."""
 LOOK_EVERY = 2.0
-"""Seconds between looks at the workdir of a sweep."""
+"""Seconds between reads of a sweep's workdir."""
 LINE_EVERY = 60.0
-"""Seconds between lines that say how far a run is, where the output is no terminal."""
+"""Seconds between progress lines, if the output is not a terminal."""
 FIRST_LINE = 15.0
-"""Seconds after the first rows until a line says how long the rest will take."""
+"""Seconds between the first rows and a line with the time left."""
 FEWEST_STEPS = 5
-"""Steps of a second or more that a rate is measured by."""
+"""Minimum number of steps, of a second or more, for a measured rate."""
 
 
 class Waiting:
-    """A line on standard error that is written over, where that is a terminal.
+    """A progress line on standard error that overwrites itself, if that is a terminal.
 
     Example:
         with Waiting("reading", 50) as waiting:
             waiting.update(1)
     """
 
-    def __init__(self, doing: str, total: int = 0):  # 0: not known
+    def __init__(self, doing: str, total: int = 0):  # 0: unknown
         self._doing, self._total, self._begun = doing, total, time.monotonic()
         self._is_shown = False
 
     def update(self, done: int) -> None:
-        """Say how many are done."""
+        """Shows the number of finished items."""
         if time.monotonic() - self._begun >= SILENT_SECONDS and sys.stderr.isatty():
             self._is_shown = True
             of = f" of {self._total:,}" if self._total else ""
             line = f"{self._doing}: {done:,}{of}"
-            # The next line overwrites this one.
+            # The next call overwrites this line.
             print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
@@ -60,9 +60,9 @@ class Waiting:
 
 
 class ProgressBar:
-    """A bar in the terminal, and a line a minute where the output is a file or a pipe.
+    """A progress bar in a terminal, and a line each minute in a file or a pipe.
 
-    Above the bar a line says once how long it will take, as soon as some rows have come.
+    Soon after the first rows, a line above the bar gives the time left.
 
     Example:
         with ProgressBar("scoring", "examples") as bar:
@@ -70,7 +70,7 @@ class ProgressBar:
     """
 
     def __init__(self, description: str, unit: str):
-        # rich comes with the programs that ask models; the rest of the package does without it.
+        # rich is an optional dependency, which the programs that score with models need.
         from rich import progress
         from rich.console import Console
         from rich.table import Column
@@ -78,31 +78,32 @@ class ProgressBar:
 
         class NameColumn(progress.ProgressColumn):
             def render(self, task: progress.Task) -> Text:
-                # In a narrow terminal it is cut, so that the numbers stay whole.
+                # A narrow terminal cuts the name, so that the numbers stay complete.
                 return Text(task.description, no_wrap=True, overflow="ellipsis")
 
         class RateColumn(progress.ProgressColumn):
             def render(self, task: progress.Task) -> Text:
-                # No speed before the second update.
+                # The speed is None before the second update.
                 return Text(f"{task.finished_speed or task.speed or 0:,.0f} {unit}/s")
 
         whole, console = Column(no_wrap=True), Console()
         bar = NameColumn(), progress.BarColumn(bar_width=20, table_column=whole)
         counts = progress.MofNCompleteColumn(table_column=whole), RateColumn(whole)
         columns = *bar, *counts, progress.TimeRemainingColumn(table_column=whole)
-        # A file has the lines alone.
+        # A file shows only the lines.
         is_transient = not console.is_terminal
         self._bar = progress.Progress(*columns, console=console, transient=is_transient)
-        self._line = self._bar.add_task(description, total=None)  # no total until the first look
+        self._line = self._bar.add_task(description, total=None)  # the first update sets the total
         self._unit = unit
-        self._steps: list[tuple[float, int]] = []  # when rows came, and what was done by then
-        self._said = 0.0  # when a line was printed last
+        self._steps: list[tuple[float, int]] = []  # times, and the amounts done by then
+        self._said = 0.0  # time of the last printed line
 
     def update(self, status: ScoringProgress) -> None:
-        """Move the bar; of `to_ask`, which leaves out what was stored, `asked` are done.
+        """Moves the bar and sometimes prints a line with the time left.
 
-        The time left is that of the `tokens`, at the rate of the last half of the time without its
-        longest step: neither long prompts that come late nor what is compiled first mislead it.
+        `asked` of `to_ask` rows are done; `to_ask` leaves out stored rows. The time left is that of
+        the remaining tokens. Their rate is from the second half of the time without its longest
+        step, so that neither late long prompts nor early compilation distort it.
         """
         description, done, total, asked, to_ask, tokens, tokens_run = status
         self._bar.update(self._line, completed=done, total=total, description=description)
@@ -120,11 +121,11 @@ class ProgressBar:
         half = (self._steps[0][0] + now) / 2
         last = self._steps[bisect_left(self._steps, (half, 0)) - 1 :]
         steps = sorted(tuple(np.subtract(later, earlier)) for earlier, later in pairwise(last))
-        # The longest is left out.
+        # The longest step is left out.
         seconds, amount = np.sum(steps[:-1], axis=0) if steps[1:] else (0.0, 0.0)
         if len(steps) < FEWEST_STEPS or not amount:
             return
-        # A terminal has the bar, and this once.
+        # In a terminal, this line is printed only once, because the bar shows the rest.
         self._said = inf if self._bar.console.is_terminal else now
         minutes = (to_run - run) / amount * seconds / 60
         self.print(
@@ -133,8 +134,8 @@ class ProgressBar:
         )
 
     def print(self, line: str) -> None:
-        """Print a line above the bar."""
-        # Brackets in a line are text, no styles, and a long path stays one line.
+        """Prints a line above the bar."""
+        # Brackets in a line are text, not styles, and a long path stays on one line.
         self._bar.console.print(filled(line), markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
@@ -147,13 +148,13 @@ class ProgressBar:
 
 @contextmanager
 def watch_workers(workdir: str | Path, studies: Sequence[Study]) -> Iterator[Callable[[str], None]]:
-    """A bar of the rows that all workers have scored; yields what prints a line above it."""
+    """Shows a bar of the rows of all workers; yields a function that prints a line above it."""
     from batch_calibration.studies.scoring import plan_name
 
     store, plans = Store(workdir, create=True), [plan_name(*study) for study in studies]
     has_ended = Event()
     with ProgressBar("workers start", "examples") as bar:
-        # An interrupted program does not wait for it.
+        # A daemon thread does not keep an interrupted program alive.
         thread = Thread(target=_follow, args=(store, plans, bar, has_ended), daemon=True)
         thread.start()
         try:
@@ -166,7 +167,7 @@ def watch_workers(workdir: str | Path, studies: Sequence[Study]) -> Iterator[Cal
 def _follow(store: Store, plans: list[str], bar: ProgressBar, has_ended: Event) -> None:
     rows_done = dict[str, int]()
     is_last = False
-    # One look after the end, so that the bar shows it.
+    # One more read after the end, so that the bar shows it.
     while not is_last:
         is_last = has_ended.wait(LOOK_EVERY)
         if planned := list(chain.from_iterable(map(store.progress.read_plan, plans))):
@@ -176,11 +177,11 @@ def _follow(store: Store, plans: list[str], bar: ProgressBar, has_ended: Event) 
 def _show_rows(
     store: Store, planned: list[Planned], rows_done: dict[str, int], bar: ProgressBar
 ) -> None:
-    """Move the bar; `rows_done` keeps the contexts that need no second look."""
+    """Moves the bar; `rows_done` caches the rows of finished contexts."""
     heartbeats = store.claims.heartbeats()
     rows, running = 0, list[str]()
     for context in planned:
-        # A finished context is never opened again: its table is read to know its blocks.
+        # The blocks of a finished context are read from its table, only once.
         if context.id not in rows_done and set(context.blocks) <= store.blocks(context.id):
             rows_done[context.id] = context.rows
         if context.id in heartbeats:

@@ -1,4 +1,4 @@
-"""The commands on studies: what `batch-calibration score` and `python -m experiments.score` do."""
+"""Runs the commands on studies, for `batch-calibration score` and `python -m experiments.score`."""
 
 import json
 import shlex
@@ -17,7 +17,7 @@ from batch_calibration.cli.study_options import chosen_settings, chosen_studies
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files import write_whole
 
-# Each command imports what it needs when it runs: its flags are read and help is given without.
+# Each command imports its dependencies when it runs, so that parsing and --help are fast.
 if TYPE_CHECKING:
     from batch_calibration.settings import Study
     from batch_calibration.studies import CalibrationReport
@@ -28,18 +28,18 @@ DEMO_ROWS = 200
 SCORES, LOG = "demo.csv", "demo_samples.jsonl"
 PROMPTS, JUDGE = "demo_prompts.csv", "demo_judge.jsonl"
 FIRST = ("diagnose demo.csv --gold=label", "recommend demo.csv --gold=label")
-"""Commands that the demo itself runs."""
+"""Commands that the demo runs."""
 NEXT = (
     "calibrate demo.csv --gold=label --output=demo_corrected.csv",
     "report demo_samples.jsonl --output=demo.html",
     "ask demo_prompts.csv --labels=yes,maybe,no --output=demo_asked.csv \\\n"
     "  --server=http://127.0.0.1:8000/v1 --model=NAME --dry-run",
 )
-"""Commands that the demo names; each runs as it is printed, `judge demo_judge.jsonl` too."""
+"""Commands that the demo suggests; each runs as printed, `judge demo_judge.jsonl` too."""
 
 
 def typed_command(arguments: Sequence[str]) -> str:
-    """The command line of one of our programs as it was typed; "" of another program.
+    """Returns the typed command line of one of our programs; "" for another program.
 
     >>> typed_command(["/usr/bin/batch-calibration", "score", "--workdir=my runs"])
     "batch-calibration score '--workdir=my runs'"
@@ -50,13 +50,13 @@ def typed_command(arguments: Sequence[str]) -> str:
     if program.parent.name == "experiments":
         return shlex.join(["python", "-m", f"experiments.{program.stem}", *arguments[1:]])
     if program.name == "batch-calibration" or program.parent.name == "batch_calibration":
-        # The second is `python -m batch_calibration`.
+        # The second condition is for `python -m batch_calibration`.
         return shlex.join(["batch-calibration", *arguments[1:]])
     return ""
 
 
 def score(study: "Study", workdir: str, say: Say | None = None) -> None:
-    """Score every context of the study that the workdir does not hold yet."""
+    """Scores every context of the study that the workdir does not hold yet."""
     from batch_calibration.cli.progress import ProgressBar
 
     say = say or (lambda sentence: _print_lines([sentence]))
@@ -68,33 +68,33 @@ def score(study: "Study", workdir: str, say: Say | None = None) -> None:
         say(note)
     say(
         f"{len(report.ids)} contexts: {report.scored:,} rows scored in {report.seconds:.1f} s, "
-        f"{report.inputs - report.scored:,} were there already; the scores are in "
+        f"{report.inputs - report.scored:,} were already stored; the scores are in "
         f"{store.workdir / 'scores'}"
     )
 
 
 def show_calibration(report: "CalibrationReport", workdir: str) -> None:
-    """Say what a run of calibration did, and where its records are.
+    """Prints a summary of a calibration, and the folder of its records.
 
     Raises:
-        InputError: after all else is said, where tables could not be read.
+        InputError: Some tables could not be read; raised after everything is printed.
     """
     _print_lines(report.notes)
     if report.skipped:
         listing = Path(workdir) / "left_out.csv"
         rows = [("method", "why it is left out of some contexts"), *report.skipped.items()]
         write_whole(listing, studies.csv_text(rows).encode())
-        print(f"left out of some contexts: {len(report.skipped)} methods; why: {listing}")
+        print(f"left out of some contexts: {len(report.skipped)} methods; reasons: {listing}")
     print(
         f"{len(report.records)} score tables in {report.seconds:.1f} s, compilation included; the "
         f"records are in {workdir}/records"
     )
-    if report.broken:  # last, so that one bad file stops no other
+    if report.broken:  # last, so that all other output is complete
         raise InputError(" ".join(report.broken))
 
 
 def _print_lines(sentences: Iterable[str]) -> None:
-    """Print each sentence once."""
+    """Prints each sentence once."""
     from batch_calibration.cli.summaries import print_filled
 
     for sentence in dict.fromkeys(sentences):
@@ -102,7 +102,7 @@ def _print_lines(sentences: Iterable[str]) -> None:
 
 
 def show_tables(workdir: str, *, quiet: bool = False) -> None:
-    """Write every table and all results; print the tables that are no points of a curve."""
+    """Writes all tables and results; prints the tables that are not points of a curve."""
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
 
@@ -112,13 +112,13 @@ def show_tables(workdir: str, *, quiet: bool = False) -> None:
     files, missing = studies.write_results(records, store.workdir)
     if not quiet:
         writing.print_tables([table for table in tables if table.shown])
-    # "" where results.parquet was written, too
+    # `missing` is "" if results.parquet was written.
     _print_lines([*store.unmatched(records), *filter(None, [missing])])
     print(f"{len(tables)} tables are in {folder}; all results in {', '.join(map(str, files))}")
 
 
 def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
-    """Draw every figure in the catalogue, as PNG and PDF."""
+    """Draws every figure of the catalogue as PNG and PDF."""
     from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
@@ -140,7 +140,7 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
 
 
 def make_report(workdir: str) -> None:
-    """Write the page, print what each task gains, and say where the files are."""
+    """Writes the page, and prints the gain of each task and the paths of the output."""
     from batch_calibration.cli import summaries
     from batch_calibration.reporting.items import Results
     from batch_calibration.reporting.writing import write_report
@@ -158,7 +158,7 @@ def make_report(workdir: str) -> None:
     _print_lines(notes)
     summaries.show_gains(cards)
     for folder in ("tables", "figures"):
-        if (store.workdir / folder).is_dir():  # written by commands of these names
+        if (store.workdir / folder).is_dir():  # written by the commands with these names
             print(f"{folder + ':':8} {store.workdir / folder}")
     print(f"report:  {page}")
 
@@ -166,7 +166,7 @@ def make_report(workdir: str) -> None:
 def run_sweep(
     planned: "Sequence[Study]", workdir: str, launcher: "Launcher", workers: int, *, dry_run: bool
 ) -> None:
-    """Start the workers, wait for them, and say what they did; dry, only what they would do."""
+    """Starts the workers, waits for them and prints a summary; a dry run prints only the plan."""
     from batch_calibration.cli import preview, progress
     from batch_calibration.studies.workers import sweep
 
@@ -180,29 +180,29 @@ def run_sweep(
 
 
 def _show_sweep(report: "SweepReport", workdir: str) -> None:
-    """Print what the workers did, and the wall time compared with one worker alone."""
-    # Workers of one model say the same.
+    """Prints a summary of the workers, and the time compared with a single worker."""
+    # Workers of one model have the same notes.
     notes = dict.fromkeys(chain.from_iterable(worker.notes for worker in report.workers))
     for line in [*report.lost, *notes]:
         print(line)
     rate = studies.Store(workdir).progress.rate()
     scored = [worker.scored for worker in report.workers]
-    # Seconds.
-    alone = f" (one worker alone: {sum(scored) / rate:.1f} s)" if rate and sum(scored) else ""
+    # In seconds.
+    alone = f" (with one worker: {sum(scored) / rate:.1f} s)" if rate and sum(scored) else ""
     workers = f"{len(scored)} worker{'s' * (len(scored) > 1)}"
     print(
         f"{report.contexts} contexts: {sum(scored):,} rows scored in {report.seconds:.1f} s{alone} "
         f"by {workers}: {', '.join(f'{rows:,}' for rows in scored)}; "
-        f"{report.inputs - sum(scored):,} were there already; the scores are in "
+        f"{report.inputs - sum(scored):,} were already stored; the scores are in "
         f"{Path(workdir) / 'scores'}"
     )
 
 
 def run_demo(args: Namespace) -> None:
-    """Write the files, run two commands on them, and name the next three.
+    """Writes the demo's files, runs two commands on them, and suggests three more.
 
     Raises:
-        InputError: a file of that name is there, with something else in it.
+        InputError: A file with the same name and other content exists.
     """
     from batch_calibration import cli
 
@@ -212,16 +212,16 @@ def run_demo(args: Namespace) -> None:
     for name, content in files.items():
         path = folder / name
         if path.exists() and path.read_bytes() != content:
-            expected = "no other file of this name"
-            raise InputError.at(path, expected, remedy="move it away, or say --output=DIR")
+            expected = "no file with this name and other content"
+            raise InputError.at(path, expected, remedy="move it, or use --output=DIR")
     for name, content in files.items():
         write_whole(folder / name, content)
     print(
-        f"{folder / SCORES}: {DEMO_ROWS} rows of a grammar (does a sentence follow from another?), "
+        f"{folder / SCORES}: {DEMO_ROWS} generated rows (does one sentence follow from another?), "
         f"scored by the embedded model in {seconds:.1f} s\n"
-        f"{folder / LOG}: the same as a log of lm-evaluation-harness\n"
+        f"{folder / LOG}: the same scores as a log of lm-evaluation-harness\n"
         f"{folder / PROMPTS}: the prompts, for ask\n"
-        f"{folder / JUDGE}: a judge of pairs, drawn at random, for judge"
+        f"{folder / JUDGE}: random judgments of a pairwise judge, for judge"
     )
     for command in FIRST:
         print(f"\n$ batch-calibration {(command := _in_folder(folder, command))}", flush=True)
@@ -232,13 +232,13 @@ def run_demo(args: Namespace) -> None:
 
 
 def _in_folder(folder: Path, command: str) -> str:
-    """A command whose files are in the folder."""
+    """Adds a folder to the file names of a command."""
     start = "" if folder == Path() else f"{shlex.quote(str(folder))}/"
     return command.replace("demo", f"{start}demo")
 
 
 def make_demo() -> dict[str, bytes]:
-    """Each file's name and content: the same whenever they are made.
+    """Returns the name and content of each file of the demo; the contents are deterministic.
 
     Raises:
         ModuleNotFoundError: flax, of the extra "experiments", is not installed.
@@ -269,7 +269,7 @@ def make_demo() -> dict[str, bytes]:
         sample["filtered_resps"] = [[float(score), False] for score in scores]
         sample["acc"] = float(answer.log_probs[row].argmax() == label)
         log.append(json.dumps(sample))
-    # A judge who prefers the answer shown first by 0.8 nats, on average.
+    # The judge prefers the answer shown first by 0.8 nats, on average.
     random, judged = np.random.default_rng(0), list[str]()
     for number in range(2 * DEMO_ROWS):
         is_first, worth = bool(random.integers(2)), float(random.normal(0.3 * (number % 2), 1.5))
@@ -302,7 +302,7 @@ def _sweep(args: Namespace) -> None:
 
 
 def _show(args: Namespace) -> None:
-    """Show the first context of each task, then what asking about all of them costs."""
+    """Shows the first context of each task, then the cost of scoring all contexts."""
     from batch_calibration.cli import preview
     from batch_calibration.scoring.table import SCORERS
     from batch_calibration.studies.loading import load_token_budget, open_model
@@ -314,10 +314,10 @@ def _show(args: Namespace) -> None:
     files = open_model(settings)
     budget = load_token_budget(settings, files)
     if budget is None:
-        # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
+        # Without a tokenizer, prompts cannot be shortened to fit, so each is shown in full.
         cells = tuple(cell.unfitted() for cell in cells)
         key = "tokenizer" if SCORERS[settings.model.scorer].asks_server else "model"
-        print(f"{spell(key)} is empty: texts only, no tokens, over-long prompts as they are.\n")
+        print(f"{spell(key)} is empty: texts only, no tokens; long prompts are not shortened.\n")
     contexts = render_contexts(settings, cells, files=files, budget=budget)
     preview.show_prompts(contexts, settings.model, budget, args.rows)
     if not args.nocost:
@@ -325,31 +325,31 @@ def _show(args: Namespace) -> None:
 
 
 def _status(args: Namespace) -> None:
-    """Print how far runs are, a line for each context that is running or failed."""
+    """Prints the progress of runs, with a line for each context that is running or failed."""
     from batch_calibration.studies.scoring import plan_name
     from batch_calibration.studies.store import read_status
 
-    # None: every plan of the workdir
+    # None selects every plan of the workdir.
     plan = plan_name(*chosen_studies(args)[0]) if args.config is not None else None
     for line in read_status(studies.Store(args.workdir), plan).lines():
         print(line)
 
 
 def _merge(args: Namespace) -> None:
-    """Bring the score tables of some workdirs into another, and say how many.
+    """Merges the score tables of some workdirs into another, and prints their number.
 
     Raises:
-        InputError: after all others, where tables contradict each other.
+        InputError: Some tables contradict each other; raised after all others are merged.
     """
     folders, workdir = vars(args)["from"].split(","), args.workdir  # `from` is a keyword
     report = studies.merge_workdirs(folders, workdir, tolerance=args.tolerance)
     print(
-        f"{report.added} contexts added, {report.widened} given blocks that they lacked, "
-        f"{report.unchanged} there already"
+        f"{report.added} contexts added, {report.widened} extended by blocks that they lacked, "
+        f"{report.unchanged} already stored"
     )
     if report.added or report.widened:
         print(f"next: batch-calibration calibrate --workdir={workdir}")
-    if report.left_out:  # last: what could be merged is merged
+    if report.left_out:  # last, so that all other tables are merged
         raise InputError(" ".join(report.left_out))
 
 

@@ -1,4 +1,4 @@
-"""Studies from flags, one for each key of `Settings`, and from config files."""
+"""Builds studies from flags, one for each key of `Settings`, and from config files."""
 
 import ast
 import importlib.util
@@ -13,17 +13,17 @@ from batch_calibration.errors import InputError, answering, spell
 from batch_calibration.settings import Settings, Study, Value, combinations, gather, keys, varied
 
 SCORING = ("", "data", "prompt", "model", "api")
-"""Parts of the settings that decide what is scored."""
+"""Parts of the settings that affect the scores."""
 PARTS = {"score": SCORING, "sweep": SCORING, "show": SCORING, "calibrate": ("calibration",)}
-"""Command -> the parts of the settings whose keys are its flags."""
+"""Command -> the parts of the settings with its flags."""
 EXAMPLE = "configs/mini.py"
 
 
 def read_value(name: str, text: str) -> Value:
-    """The value of a key from a text; tuples may be written as in Python.
+    """Reads the value of a key from a text; tuples may be written as in Python.
 
     Raises:
-        InputError: a value that the key cannot have.
+        InputError: The value is invalid for the key.
 
     >>> read_value("tasks", "sst2,rte"), read_value("demonstrations", "1,2")
     (('sst2', 'rte'), (1, 2))
@@ -32,16 +32,16 @@ def read_value(name: str, text: str) -> Value:
     if key.is_tuple:
         with suppress(ValueError, SyntaxError):  # names need no quotes
             members = ast.literal_eval(text)
-            # "1" is a tuple of one.
+            # "1" is a tuple with one member.
             return key.check(members if isinstance(members, list | tuple) else (members,))
     return key.parse(text)
 
 
 def read_values(name: str, text: str) -> list[Value]:
-    """The values of a key that a text names; a template's own text and a path are one value.
+    """Reads the values of a key from a text; a template's own text or a path is a single value.
 
     Raises:
-        InputError: a value that the key cannot have.
+        InputError: A value is invalid for the key.
 
     >>> read_values("shots", "1,2,4"), read_values("template", '("a, {label}", "b {label}")')
     ([1, 2, 4], ['a, {label}', 'b {label}'])
@@ -50,7 +50,7 @@ def read_values(name: str, text: str) -> list[Value]:
     if key.is_tuple or name not in varied():
         return [read_value(name, text)]
     if text[:1] not in ("(", "["):  # not a Python list
-        is_one = "{" in text or Path(text).exists()  # its commas separate nothing
+        is_one = "{" in text or Path(text).exists()  # its commas are part of the value
         return [key.parse(member.strip()) for member in ([text] if is_one else text.split(","))]
     expected = 'several values such as \'("a","b")\''
     with answering((ValueError, SyntaxError), spell(name, text), expected, key=name):
@@ -61,24 +61,24 @@ def read_values(name: str, text: str) -> list[Value]:
 
 
 def given_keys(args: Namespace, part_names: Collection[str]) -> dict[str, str]:
-    """The keys of some parts of the settings that were given, and what was given for each."""
+    """Returns the given keys of some parts of the settings, with their texts."""
     names = [name for name, key in keys().items() if key.part in part_names]
-    # None: left out.
+    # None: the flag is left out.
     return {name: text for name in names if (text := getattr(args, name, None)) is not None}
 
 
 def chosen_settings(args: Namespace) -> Settings:
-    """The settings of the config file and the flags of keys, which go before it."""
+    """Returns the settings of the config file, overridden by the flags of keys."""
     texts = given_keys(args, PARTS[args.command])
     config = read_config(args.config) if args.config is not None else {}
     return Settings.of(**config | {name: read_value(name, text) for name, text in texts.items()})
 
 
 def chosen_studies(args: Namespace) -> list[Study]:
-    """A study for each model that the config file and the flags name; a flag may have several.
+    """Returns a study for each model in the config file and the flags; a sweep may have several.
 
     Raises:
-        InputError: several values where the command takes one study.
+        InputError: A flag is invalid, such as several values for a command that takes one.
     """
     choices = dict[str, list[Value]]()
     for name, text in given_keys(args, PARTS.get(args.command, ())).items():
@@ -98,24 +98,24 @@ def chosen_studies(args: Namespace) -> list[Study]:
 
 
 def load_module(path: str, key: str) -> ModuleType:
-    """A Python file of the user's as a module; `key` is the flag that names it.
+    """Runs a user's Python file as a module; `key` is the flag with its path.
 
     Raises:
-        InputError: the file is missing, or cannot be run.
+        InputError: The file is missing, or it raises an exception.
     """
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
-        remedy = f"name one, such as {EXAMPLE} of a checkout"
+        remedy = f"use one, such as {EXAMPLE} of a checkout"
         raise InputError.at(spell(key, path), "a Python file", "none", remedy)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None  # a .py file always has a loader
     module = importlib.util.module_from_spec(spec)
-    # A console script has neither the working directory nor a checkout on its path.
+    # The path of a console script includes neither the working directory nor a checkout.
     folder, path_before = file.resolve().parent, list(sys.path)
     sys.path += [str(Path.cwd()), str(folder), str(folder.parent)]
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # a person's own file may raise anything
+    except Exception as error:  # a user's file may raise anything
         raise InputError(f"{file}: cannot be run ({error!r}); correct it.") from error
     finally:
         sys.path[:] = path_before
@@ -123,10 +123,10 @@ def load_module(path: str, key: str) -> ModuleType:
 
 
 def load_config(path: str) -> ModuleType:
-    """The config file as a module; what follows a colon in `path` is a preset's name.
+    """Runs the config file as a module; `path` may end with a colon and a preset's name.
 
     Raises:
-        InputError: what `load_module` raises, or a file without `get_config`.
+        InputError: `load_module` fails, or the file has no `get_config`.
     """
     file = path.partition(":")[0]
     module = load_module(file, "config")
@@ -137,18 +137,18 @@ def load_config(path: str) -> ModuleType:
 
 
 def read_config(path: str) -> dict[str, object]:
-    """The keys of the config that `path`, with or without a preset, names.
+    """Returns the keys of the config at `path`, with a preset if `path` ends with one.
 
     Raises:
-        InputError: what `load_config` raises, no such preset, or a `get_config` that fails.
+        InputError: `load_config` fails, the preset does not exist, or `get_config` fails.
     """
     get_config = load_config(path).get_config
     try:
-        config = get_config(*path.split(":", 1)[1:])  # no preset, no argument
-    except Exception as error:  # a person's own file may raise anything
+        config = get_config(*path.split(":", 1)[1:])  # no argument if there is no preset
+    except Exception as error:  # a user's file may raise anything
         reason = error if isinstance(error, ValueError) else f"get_config fails with {error!r}"
         raise InputError(f"{reason}.", where=spell("config", path)) from error
-    # A ConfigDict, or a dict where ml_collections is not installed.
+    # A ConfigDict, or a dict if ml_collections is not installed.
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
         got = type(config).__name__
@@ -157,24 +157,24 @@ def read_config(path: str) -> dict[str, object]:
 
 
 def read_study(path: str, config: Mapping[str, object]) -> Study:
-    """The study of a config file: the settings, and the contexts of its `sweep`.
+    """Returns the study of a config file: the settings, and the contexts of its `sweep`.
 
     Args:
-        path: the file; without a function `sweep` it has the usual contexts of `Settings.grid`.
-        config: its keys and their values, overrides included.
+        path: The file; without a function `sweep`, `Settings.grid` gives the contexts.
+        config: Keys and their values, including overrides.
 
     Raises:
-        InputError: what `load_config` raises, a wrong cell in the sweep, a wrong setting.
+        InputError: `load_config` fails, or a cell of the sweep or a setting is invalid.
     """
     settings, module = Settings.of(**config), load_config(path)
     if not hasattr(module, "sweep"):
         return Study(settings, tuple(settings.grid()))
     from ml_collections import ConfigDict
 
-    # With defaults for keys that the config leaves out.
+    # `flat` adds defaults for keys that the config leaves out.
     cells = list(module.sweep(ConfigDict(settings.flat())))
     for cell in cells:
         if not isinstance(cell, Mapping) or "task" not in cell:
-            expected = "dicts as of configs/base.py from sweep"
+            expected = "dicts from sweep, as in configs/base.py"
             raise InputError.at(spell("config", path), expected, repr(cell))
     return Study(settings, tuple(settings.cell(**cell) for cell in cells))

@@ -1,4 +1,4 @@
-"""Output of the console program: sentences on each context, tables over many."""
+"""Prints summaries in the console: sentences on each context, tables of many contexts."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -37,13 +37,13 @@ from batch_calibration.scores import ScoreTable
 from batch_calibration.studies.calibration import order_flips
 
 MAX_SHOWN_SINGLY = 3
-"""Contexts that are described one by one; more are rows of a table."""
+"""Maximum number of contexts that are described one by one; more contexts become a table."""
 MAX_DOUBTS = 3
-"""Contexts of which a question on their right labels is printed."""
+"""Maximum number of contexts with a printed question about their right labels."""
 
 
 class CorrectedContext(NamedTuple):
-    """A context, its corrected scores [n, k], what they say, and what is recommended."""
+    """A context, its corrected scores [n, k], its diagnosis, and its recommendation."""
 
     table: ScoreTable
     scores: np.ndarray
@@ -51,14 +51,14 @@ class CorrectedContext(NamedTuple):
     recommended: Recommendation
 
     def sentences(self) -> list[str]:
-        """The diagnosis in sentences, and the recommendation in one."""
+        """Returns the diagnosis in sentences, and the recommendation in one sentence."""
         first = self.recommended.reason[0]
-        # A sentence of its own begins with a capital.
+        # The reason begins with a capital, but here it continues a sentence.
         return [*self.diagnosis.sentences(), f"Recommended: {first[0].lower()}{first[1:]}"]
 
 
 def title(table: ScoreTable) -> str:
-    """The task, the model, shots and seed, as far as they are known.
+    """Returns the task, the model, the shots and the seed of a table, as far as they are known.
 
     >>> title(ScoreTable({"task": "sst2", "shots": 4, "seed": 0}, (), {}))
     'sst2, 4-shot, seed 0'
@@ -72,23 +72,23 @@ def title(table: ScoreTable) -> str:
 
 
 def doubts(tables: Sequence[ScoreTable]) -> list[str]:
-    """Questions on contexts whose right labels speak against their scores."""
+    """Returns questions about contexts with right labels that contradict their scores."""
     questions = []
     for table in tables:
         test = table.blocks["test"]
         if question := ask_about_order(test.log_probs, test.labels):
             questions.append(f"{title(table)}: {question}")
     more = len(questions) - MAX_DOUBTS
-    return questions[:MAX_DOUBTS] + [f"The same holds of {more:,} more contexts."] * (more > 0)
+    return questions[:MAX_DOUBTS] + [f"The same is true of {more:,} more contexts."] * (more > 0)
 
 
 def print_filled(sentence: str, output_stream: TextIO | None = None) -> None:
-    """Print a sentence in lines that can be read; names in it cannot steer the terminal."""
+    """Prints a sentence in lines of readable length; escapes its control characters."""
     print(filled(escape_controls(sentence)), file=output_stream)
 
 
 def say_notes(sentences: Iterable[str]) -> None:
-    """Print each sentence once, as a note on standard error."""
+    """Prints each sentence once, as a note on standard error."""
     for sentence in dict.fromkeys(sentences):
         print_filled(f"note: {sentence}", sys.stderr)
 
@@ -96,7 +96,7 @@ def say_notes(sentences: Iterable[str]) -> None:
 def show_contexts(
     contexts: Sequence[CorrectedContext], changed: int, output_stream: TextIO
 ) -> None:
-    """A few contexts one by one, each with some rows that change; many as one table."""
+    """Prints a few contexts one by one, each with some changed rows; many contexts as a table."""
     are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
@@ -105,7 +105,7 @@ def show_contexts(
                 facts = context_cells(title(context.table), context.diagnosis)
                 cells.append([facts[column] for column in CONTEXT_COLUMNS])
             show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
-            # A header alone, or as many models as contexts, would say nothing more.
+            # A table with only a header, or with one context per model, adds no information.
             if 1 < len(cells := model_cells(contexts)) <= len(contexts):
                 show_cells("Over contexts: accuracy in %", cells)
             for words_of_all in (over_all(contexts), _count_recommended(contexts)):
@@ -121,12 +121,12 @@ def show_contexts(
             for sentence in context.sentences():
                 print_filled(sentence)
             if len(context.diagnosis.changed) and changed > 0:  # --changed=0 shows none
-                show_cells("Rows whose prediction changes", _changed_cells(context, changed))
+                show_cells("Rows with a changed prediction", _changed_cells(context, changed))
         print()
 
 
 def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
-    """A few contexts one by one, with the reasons; many as one table."""
+    """Prints a few contexts one by one, with the reasons; many contexts as a table."""
     are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
@@ -134,8 +134,8 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
             show_cells("Recommended", *with_unit(cells, ADVICE_NOTE, are_cosines))
             print()
             print_filled(_count_recommended(contexts))
-            if any(context.diagnosis.gain for context in contexts):  # only known with right labels
-                print_filled(f"If it is followed: {over_all(contexts)}")
+            if any(context.diagnosis.gain for context in contexts):  # None without right labels
+                print_filled(f"If you follow it: {over_all(contexts)}")
             return
         for context in contexts:
             print()
@@ -143,13 +143,13 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
             for sentence in context.recommended.reason:
                 print_filled(sentence)
             if measured := context.recommended.measured:
-                # Value: accuracy on the labeled rows.
+                # The value of an estimate is the accuracy on the labeled rows.
                 ranked = sorted(measured.items(), key=lambda pair: -pair[1].value)
                 cells = [["method", "right"], *([name, str(share)] for name, share in ranked)]
-                show_cells("Labeled rows, each judged by what the others teach", cells)
+                show_cells("Labeled rows: cross-validated accuracy of each method in %", cells)
             elif context.diagnosis.before:
                 show_cells(UNSEEN, right_cells(context.diagnosis))
-            # "" where scores are left as they are.
+            # No key means that no correction is recommended.
             if keys := words.keys_of(context.recommended):
                 # A method that pools contexts needs all of them.
                 source = "contexts" if context.recommended.method == POOLED else "scores"
@@ -159,11 +159,11 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
                 print(call("calibrate", "scores", {"method": method}))
 
 
-UNSEEN = "The file's right answers, which the recommendation did not see, in % [95 % interval]"
+UNSEEN = "The file's right answers, not used by the recommendation, in % [95 % interval]"
 ADVICE_NOTE = (
-    "'nats' is how far the label of the highest mean score is above the lowest, 'tells' what a "
-    "row's corrected scores tell of its label; 'gain' the change of accuracy to expect, in points, "
-    "with what held 95 % of like contexts."
+    "'nats' is the highest minus the lowest mean score of the labels; 'tells' is the information "
+    "of a row's corrected scores about its label; 'gain' is the expected change of accuracy in "
+    "points, with the range of 95 % of similar contexts."
 )
 
 
@@ -193,8 +193,8 @@ def _changed_cells(context: CorrectedContext, max_rows: int) -> Cells:
 
 
 CONTEXT_NOTE = (
-    "Accuracy in %; gain with its 95 % interval, paired by row. 'prefers' is the label of the "
-    "highest mean log-probability, and by how many nats over the lowest."
+    "Accuracy in %; gain with its 95 % interval, paired by row. 'prefers' is the label with the "
+    "highest mean log-probability; 'nats' is its difference from the lowest."
 )
 
 
@@ -202,7 +202,7 @@ CONTEXT_COLUMNS = ("context", "rows", "prefers", "nats", "changed", "before", "a
 
 
 def model_cells(contexts: Sequence[CorrectedContext]) -> Cells:
-    """A row a model: its contexts, accuracy over all their labeled rows, contexts won and lost."""
+    """Returns a row for each model: contexts, labeled rows, accuracies, contexts won and lost."""
     header = ("model", "contexts", "rows", "before", "after", "better, worse", "beyond noise")
     rows: Cells = [list(header)]
     by_model: dict[str, list[Diagnosis]] = {}
@@ -223,7 +223,7 @@ def model_cells(contexts: Sequence[CorrectedContext]) -> Cells:
 
 
 def over_all(contexts: Sequence[CorrectedContext]) -> str:
-    """The number of predictions that change over all contexts, and the accuracy of all rows."""
+    """Describes how many predictions change over all contexts, and the accuracy of all rows."""
     diagnoses, rows, changed, never = [context.diagnosis for context in contexts], 0, 0, 0
     for diagnosis in diagnoses:
         rows += diagnosis.rows
@@ -236,42 +236,42 @@ def over_all(contexts: Sequence[CorrectedContext]) -> str:
     sentence += f" Accuracy over all labeled rows moves from {before:.1f} to {after:.1f} %."
     if never:
         sentence += (
-            f" In {never} of the contexts some label is never right, but BC supposes that labels "
-            "are right about equally often: give the shares that you expect (--prior), or leave "
+            f" In {never} of the contexts some label is never right, but BC assumes that labels "
+            "are right about equally often: state the shares that you expect (--prior), or leave "
             "these labels out (--labels)."
         )
     return sentence
 
 
 def _count_recommended(contexts: Sequence[CorrectedContext]) -> str:
-    """The number of contexts for which each method is recommended."""
+    """Describes how many contexts get each recommendation."""
     counts = words.count_recommended(context.recommended for context in contexts)
     return f"Recommended, of {len(contexts):,} contexts: {counts}."
 
 
 def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
-    """Accuracy in %, before and after, over the labeled rows of all contexts together."""
+    """Returns the accuracies in %, before and after, over the labeled rows of all contexts."""
     labeled = np.array([diagnosis.labeled for diagnosis in diagnoses])
     means = []
     pairs = [(diagnosis.before, diagnosis.after) for diagnosis in diagnoses]
     for rights in zip(*pairs, strict=True):
-        # A context without right labels weighs nothing.
+        # A context without right labels has weight 0.
         accuracies = [right.accuracy.value if right else 0.0 for right in rights]
         means.append(100 * float(np.average(accuracies, weights=labeled)))
     return means
 
 
-MAX_NAME = 48  # letters of a setting's name in the table of gains
+MAX_NAME = 48  # characters of a setting's name in the table of gains
 MAX_TASKS = 30
-"""Rows of tasks in the table of gains; of more the mean of each setting is a row."""
+"""Maximum number of tasks in the table of gains; above it, each row is a setting's mean."""
 GAINS_NOTE = (
-    "Accuracy in %, means over contexts: as the model answers (icl), by bc, and as recommended for "
-    "each context; 'gain' is of the recommendation, in points [95 % interval], * beyond noise."
+    "Accuracy in %, means over contexts: uncorrected (icl), by bc, and as recommended for each "
+    "context; 'gain' is for the recommendation, in points [95 % interval], * beyond noise."
 )
 
 
 def task_gains(cards: Sequence[Card]) -> Cells:
-    """A row a task that has right labels, and behind those of a card their mean."""
+    """Returns a row for each task with right labels; the mean of a card's tasks follows them."""
     rows: Cells = [["task", "icl", "bc", "recommended", "gain"]]
     by_tasks = [group_by(card.verdicts, attrgetter("task")) for card in cards]
     is_long = sum(map(len, by_tasks)) > MAX_TASKS
@@ -285,7 +285,7 @@ def task_gains(cards: Sequence[Card]) -> Cells:
 
 
 def _gain_row(task: str, verdicts: Sequence[Verdict]) -> Cells:
-    """The row of some contexts; none where no right label is known."""
+    """Returns the row of some contexts; no row if no right label is known."""
     gains = [measured_gain(verdicts, gains_of) for gains_of in (BY_BC, RECOMMENDED)]
     known = [gain for gain in gains if gain is not None]
     if not known:
@@ -297,7 +297,7 @@ def _gain_row(task: str, verdicts: Sequence[Verdict]) -> Cells:
 
 
 def show_gains(cards: Sequence[Card]) -> None:
-    """The table of gains, and three lines of each card: its bias, its gain, what to do."""
+    """Prints the table of gains, and for each card its bias, its gain and its recommendation."""
     if len(cells := task_gains(cards)) > 1:
         show_cells("Gains", cells, GAINS_NOTE)
     for card in cards[:MAX_SHOWN_SINGLY]:
@@ -310,19 +310,19 @@ def show_gains(cards: Sequence[Card]) -> None:
 
 
 def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream: TextIO) -> None:
-    """A table of predictions that stay where missing labels lie at `DISTANCES` below a bound."""
+    """Prints how many predictions stay when missing labels are `DISTANCES` below their bound."""
     rows: Cells = [["context", "rows", "predictions that stay", "accuracy"]]
     for number, first in enumerate(by_distance[0]):
-        # [distances, n].
+        # Predictions by distance and row: [distances, n].
         picks = np.array([contexts[number].scores.argmax(axis=-1) for contexts in by_distance])
         labels = first.table.blocks["test"].labels
         stable_range = prediction_range(picks, len(first.table.label_names), labels)
-        # The range of accuracies.
+        # The lowest and the highest accuracy.
         reach = " to ".join(f"{100 * share:.1f}" for share in stable_range.accuracy or ())
         unchanged = f"{100 * stable_range.same / stable_range.rows:.1f} %"
         rows.append([title(first.table), f"{stable_range.rows}", unchanged, reach])
     distances = ", ".join(f"{nats:g}" for nats in DISTANCES)
-    note = f"All missing labels at {distances} nats below their bound, in turn; accuracy in %."
+    note = f"All missing labels are {distances} nats below their bound, in turn; accuracy in %."
     with redirect_stdout(output_stream):
         show_cells("The range that missing labels allow", rows, note)
 
@@ -330,7 +330,7 @@ def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream:
 def show_comparison(
     tables: Sequence[ScoreTable], comparisons: Sequence[Comparison], *, is_all: bool, is_quiet: bool
 ) -> None:
-    """One table a model: of one context with intervals, of several together with counts."""
+    """Prints a table for each model: a single context with intervals, several with counts."""
     models = [str(table.context.get("model") or "") for table in tables]
     for model, numbers in group_by(range(len(tables)), models.__getitem__).items():
         shown = comparisons[numbers[0]]
@@ -349,7 +349,7 @@ def show_comparison(
 
 
 def group_notes(tables: Sequence[ScoreTable]) -> list[str]:
-    """The importers' notes, those that differ in their numbers alone as one with an example.
+    """Returns the importers' notes; notes that differ only in numbers become one with an example.
 
     >>> from batch_calibration.scores import make_block
     >>> block = make_block([[-1.0, -3.0]], spec={"notes": ["Labels have 3 %."]})
@@ -358,13 +358,13 @@ def group_notes(tables: Sequence[ScoreTable]) -> list[str]:
     >>> group_notes([table, other, table._replace(context={"task": "c"})])
     ['2 of 3 contexts, such as a: Labels have 3 %.']
     """
-    # What a note says without its numbers -> the contexts that have it, and their notes.
+    # A note's text with "#" for its numbers -> the contexts with this text, and their notes.
     by_kind: dict[str, dict[str, str]] = {}
     for table in tables:
         notes = list[str]()
         if "permutations" in table.blocks and (rate := order_flips(table)):
             asked = f"{len(table.blocks['test'].log_probs):,} questions get another answer"
-            notes.append(f"{rate} % of {asked} in another order of their options.")
+            notes.append(f"{rate} % of {asked} if their options have another order.")
         for block in table.blocks.values():
             messages = block.spec.get("notes")
             notes += map(str, messages if isinstance(messages, list) else [])

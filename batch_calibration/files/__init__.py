@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, names of processes and paths, JSON and CSV."""
+"""Writes files atomically; names processes and paths; reads JSON and writes CSV."""
 
 import csv
 import dataclasses
@@ -25,27 +25,27 @@ from typing import BinaryIO, Literal, TypeVar, Union, get_args, get_origin, get_
 from batch_calibration.errors import shown
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
-"""A value that JSON can hold."""
-PARTIAL = ".partial"  # the ending of a file that is being written
+"""A JSON value."""
+PARTIAL = ".partial"  # suffix of an unfinished file
 UNFINISHED = re.compile(rf"\..+\.[0-9a-f]{{12}}-\d+-\d*-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
-"""The name that `whole_file` gives it: that of the file, its process, random digits."""
+"""Temporary names by `whole_file`: the file's name, its process, random digits."""
 LONGEST_NAME = 180
-"""Bytes of a file's name, below the 255 that file systems take with endings and `PARTIAL`."""
+"""Maximum bytes of a file name. File systems allow 255, and suffixes and `PARTIAL` need some."""
 SECONDS_OF_A_DAY = 86400
-MAX_FLOAT = sys.float_info.max  # whole numbers of JSON may be larger
+MAX_FLOAT = sys.float_info.max  # integers in JSON may be larger
 PASSING_ERRORS = (errno.EIO, errno.ESTALE, errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT)
-"""Errors of a network file system whose server is busy, restarts or moves a file."""
+"""Temporary errors of a network file system: its server is busy, restarts or moves a file."""
 PAUSES = (0.05, 0.2, 0.8)
-"""Seconds before an operation on a file is tried again; after the last it has failed."""
+"""Seconds before each retry of a file operation; after the last retry, its error is raised."""
 
 T = TypeVar("T")
 
 
 def retry(action: Callable[[], T]) -> T:
-    """The result of `action`, called again where a file system fails that may recover soon.
+    """Returns the result of `action`; retries after temporary errors of the file system.
 
     Raises:
-        OSError: it fails for another reason, or every time.
+        OSError: The error is permanent, or the last retry failed.
 
     >>> retry(Path("absent").exists)
     False
@@ -61,14 +61,14 @@ def retry(action: Callable[[], T]) -> T:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Rename a file or folder, in place of what has that name; tried again as in `retry`."""
+    """Renames a file or folder and replaces an existing one; retries as `retry` does."""
     inode = retry(source.stat).st_ino
 
     def attempt() -> None:
         try:
             source.replace(target)
         except FileNotFoundError:
-            # A server may rename and fail to say so: then the file is there, under its new name.
+            # A server may rename without a reply; a retry then finds the file at its new name.
             if target.stat().st_ino != inode:
                 raise
 
@@ -76,44 +76,44 @@ def rename(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file where there is one; tried again as in `retry`."""
+    """Removes a file if it exists; retries as `retry` does."""
     retry(lambda: path.unlink(missing_ok=True))
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write `content` under a temporary name, flush it to the disk, then rename it to `path`.
+    """Writes `content` under a temporary name, flushes it to the disk, and renames it to `path`.
 
     Raises:
-        OSError: the disk is full, the folder cannot be written; what was at `path` is still there.
+        OSError: The disk is full or the folder is not writable; an old file at `path` is kept.
     """
 
     def attempt() -> None:
         with whole_file(path) as file:
             file.write(content)
 
-    # All of it anew: what a failed write or flush left in the file is not known.
+    # A retry writes the whole file, because a failed write leaves unknown content.
     retry(attempt)
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the name `path` once all of it is on the disk.
+    """Opens a temporary file, which is renamed to `path` once it is completely on the disk.
 
-    Where writing ends in an error, what was at `path` is still there.
+    If the block raises an error, an old file at `path` is kept.
     """
     retry(lambda: path.parent.mkdir(parents=True, exist_ok=True))
-    # Whose file it is: `remove_unfinished` leaves those of processes that still run.
+    # The name identifies the process: `remove_unfinished` skips files of running processes.
     partial = path.with_name(f".{path.name}.{process_name()}-{secrets.token_hex(4)}{PARTIAL}")
     try:
         with retry(lambda: partial.open("wb")) as file:
             yield file
             file.flush()
-            # Before the rename, which else may outlive the content in a crash.
+            # Before the rename: otherwise a crash could leave the name without the content.
             os.fsync(file.fileno())
             rename(partial, path)
     finally:
         remove(partial)
-    # The data are safe; that the name is, too, not every file system can promise.
+    # The content is safe now; some file systems cannot guarantee the name.
     with suppress(OSError):
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -123,15 +123,15 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def remove_unfinished(folder: Path, *, is_ours: bool = True) -> None:
-    """Remove what killed writers left below `folder`.
+    """Removes the unfinished files and folders of killed processes below `folder`.
 
-    What a process on another machine left, of which it is not known whether it ended, is removed
-    when it is a day old by the clock of the file system. Of a folder that is not ours alone only
-    what `whole_file` began is removed, and nothing in the folders in it.
+    It is unknown whether a process of another machine has ended, so its files are removed when
+    they are a day old by the clock of the file system. If the folder is not `is_ours`, only files
+    of `whole_file` are removed, and subfolders are skipped.
     """
     for parent, folders, names in os.walk(folder):
         if not is_ours:
-            folders.clear()  # os.walk goes into none then
+            folders.clear()  # so that os.walk skips subfolders
             names = [name for name in names if UNFINISHED.fullmatch(name)]
         for name in [*folders, *names]:
             if name.startswith(".") and name.endswith(PARTIAL):
@@ -139,16 +139,19 @@ def remove_unfinished(folder: Path, *, is_ours: bool = True) -> None:
 
 
 def _remove_left(path: Path) -> None:
-    """Remove a file or folder whose name holds its process, if that has ended."""
+    """Removes a file or folder if the process in its name has ended."""
     with suppress(OSError):
-        # Process and random digits, before the ending.
+        # The name ends with the process and random digits, before the suffix.
         if ended(path.stem.rpartition(".")[2]) or is_day_old(path):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that is removed at the end of the block, or by the next where that is killed."""
+    """Opens a temporary folder, and removes it afterwards.
+
+    It also removes the folders of killed processes.
+    """
     for path in Path(tempfile.gettempdir()).glob(f".batch-calibration.*{PARTIAL}"):
         _remove_left(path)
     prefix = f".batch-calibration.{process_name()}-"
@@ -157,15 +160,15 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def is_day_old(path: Path) -> bool:
-    """True where a file or folder last changed a day ago, by the clock of its file system."""
+    """Checks whether a file or folder was unchanged for a day, by the clock of its file system."""
     with tempfile.TemporaryFile(dir=path.parent) as new:
         return os.fstat(new.fileno()).st_mtime - path.stat().st_mtime > SECONDS_OF_A_DAY  # seconds
 
 
 def file_name(text: str) -> str:
-    """`text` as one part of a path: letters, digits, `.`, `_`, `-`; others as `%` and their code.
+    """Converts `text` to a part of a path: escapes all but letters, digits, `.`, `_`, `-` as `%XX`.
 
-    Different texts have different names. What is too long is cut and ends in a hash of the whole.
+    Different texts have different names. Long names are cut and end with a hash of the full name.
 
     >>> file_name("../a b"), file_name("mini-1shot")
     ('..%2Fa%20b', 'mini-1shot')
@@ -174,38 +177,39 @@ def file_name(text: str) -> str:
     if len(name.encode()) <= LONGEST_NAME and name.strip("."):  # "." and ".." are folders
         return name
     digest = sha256(name.encode()).hexdigest()[:16]
-    # 17 bytes for the dash and the digest; the cut may halve a letter, which is left out.
+    # 17 bytes for the dash and the digest; a character that the cut splits is left out.
     return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
 
 
 class RepeatedKey(ValueError):
-    """A JSON object has a key twice; the error's text says which."""
+    """An error about a repeated key in a JSON object; the message names the key."""
 
 
 def parse_json(text: str, *, unique_keys: bool = False) -> Json:
-    """The value of a JSON text.
+    """Parses a JSON text.
 
     Args:
         text: JSON.
-        unique_keys: whether a repeated key of an object is refused; Python keeps the last
-            value and drops the first without a word.
+        unique_keys: Raises an error for repeated keys of an object. By default, the last value is
+            kept, as in Python.
 
     Raises:
-        RepeatedKey: a key appears twice.
-        UnicodeError: half a surrogate pair, which no file or tokenizer can take.
-        ValueError: no JSON; nested too deeply; a whole number of thousands of digits.
+        RepeatedKey: An object has a key twice.
+        UnicodeError: A text has half a surrogate pair, which files and tokenizers cannot hold.
+        ValueError: The text is no JSON, is nested too deeply, or has an integer of thousands of
+            digits.
     """
     try:
         document: Json = json.loads(text, object_pairs_hook=_unique if unique_keys else None)
-        if "\\ud" in text.lower():  # as the escape of a surrogate begins
-            json.dumps(document, ensure_ascii=False).encode()  # which raises
+        if "\\ud" in text.lower():  # beginning of an escaped surrogate
+            json.dumps(document, ensure_ascii=False).encode()  # raises for half a pair
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return document
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    """A JSON object with unique keys."""
+    """Builds a JSON object; raises an error for repeated keys."""
     members = dict(pairs)
     if len(members) < len(pairs):
         seen = set()
@@ -217,7 +221,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def value_at(document: object, *keys: str | int) -> object:
-    """The value at the end of a path through objects and lists, None where the path breaks off.
+    """Returns the value at a path of keys and indices; a missing path gives None.
 
     >>> value_at({"choices": [{"text": "yes"}]}, "choices", 0, "text")
     'yes'
@@ -233,46 +237,46 @@ def value_at(document: object, *keys: str | int) -> object:
 
 
 def object_at(document: object, *keys: str | int) -> dict[str, Json]:
-    """The object at the end of a path, an empty one where there is none."""
+    """Returns the object at a path, or an empty dict if there is none."""
     found = value_at(document, *keys)
     return found if isinstance(found, dict) else {}
 
 
 def list_at(document: object, *keys: str | int) -> list[Json]:
-    """The list at the end of a path, an empty one where there is none."""
+    """Returns the list at a path, or an empty list if there is none."""
     found = value_at(document, *keys)
     return found if isinstance(found, list) else []
 
 
 def text_at(document: object, *keys: str | int) -> str:
-    """The text at the end of a path, an empty one where there is none."""
+    """Returns the text at a path, or "" if there is none."""
     found = value_at(document, *keys)
     return found if isinstance(found, str) else ""
 
 
 def count_at(document: object, *keys: str | int) -> int | None:
-    """The whole number from 0 on at the end of a path, None where there is none."""
+    """Returns the nonnegative integer at a path; anything else gives None."""
     found = value_at(document, *keys)
     return found if type(found) is int and found >= 0 else None
 
 
 class WrongJson(ValueError):
-    """A JSON value that is not of its field's type."""
+    """An error about a JSON value that does not have the type of its field."""
 
 
 def read_as(kind: type[T], value: object, where: str) -> T:
-    """A JSON value as a field's type: dataclass, tuple, mapping, optional, plain.
+    """Converts a JSON value to a field's type: dataclass, tuple, mapping, optional, plain.
 
     Raises:
-        WrongJson: it is of another type, lacks a field, is no finite number or none of 64 bits.
+        WrongJson: The value has another type, lacks a field, is infinite, or needs over 64 bits.
 
     >>> read_as(tuple[int, ...], [1, 2], "sizes")
     (1, 2)
     """
-    # First, for most values of a file are numbers.
+    # This case is first because most values of a file are numbers.
     if kind is float and type(value) in (int, float) and abs(value) <= MAX_FLOAT:  # type: ignore
         return float(value)  # type: ignore
-    # Not isinstance: True is an int. Of the 64 bits that numpy and Arrow hold one is the sign.
+    # type, not isinstance, because True is an int. 63 bits and a sign fit NumPy and Arrow.
     is_too_long = type(value) is int and value.bit_length() > 63
     if kind in (int, str) and type(value) is kind and not is_too_long:
         return value
@@ -291,11 +295,11 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     if kind is object:
         return value  # type: ignore[return-value]
     if origin in (Union, types.UnionType):
-        # An optional field holds None or a value of the one other type.
+        # An optional field holds None or a value of the only other type.
         (kind,) = (argument for argument in arguments if argument is not type(None))
         return value if value is None else read_as(kind, value, where)  # type: ignore[return-value]
     if origin is tuple and isinstance(value, list | tuple):
-        if arguments[0] is str and set(map(type, value)) <= {str}:  # ids of many rows, at once
+        if arguments[0] is str and set(map(type, value)) <= {str}:  # faster for ids of many rows
             return tuple(value)  # type: ignore
         return tuple(read_as(arguments[0], member, where) for member in value)  # type: ignore
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
@@ -309,7 +313,7 @@ _types_of_fields = cache(get_type_hints)
 
 
 def process_name() -> str:
-    """The name of this process: its machine, its number there, and when it began.
+    """Returns a name of this process: its machine, its process id, and its start time.
 
     >>> ended(process_name()), process_name().count("-")
     (False, 2)
@@ -318,37 +322,37 @@ def process_name() -> str:
 
 
 def ended(name: str) -> bool:
-    """True where the process of that name (more may follow after a `-`) is known to have ended.
+    """Checks whether the process in a name (with more after a `-`) is known to have ended.
 
-    False of processes on other machines, of which nothing is known here.
+    Returns False for processes of other machines, because their state is unknown.
     """
-    machine, number, began, *_ = [*name.split("-"), "", "", ""]  # what is no such name, too
+    machine, number, began, *_ = [*name.split("-"), "", "", ""]  # also accepts other names
     if machine != _machine() or not number.isdecimal():
         return False
     try:
-        os.kill(int(number), 0)  # sends nothing
+        os.kill(int(number), 0)  # signal 0 only checks that the process exists
     except ProcessLookupError:
         return True
-    except OSError:  # it runs, as another user
+    except OSError:  # it is running as another user
         return False
-    return _began(int(number)) != began  # the number is another process's by now
+    return _began(int(number)) != began  # another process may have the number now
 
 
 @cache
 def _machine() -> str:
-    """A name for the running system, another one after it was started anew or in a container."""
+    """Returns a name of the running system; it changes with each restart and container."""
     system = f"{socket.gethostname()} {uuid.getnode()}"
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        # Another text after a restart, and in each container.
+        # Both texts together differ after each restart and in each container.
         system = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     return sha256(system.encode()).hexdigest()[:12]
 
 
 def _began(number: int) -> str:
-    """When a process began, in the kernel's ticks; empty where it ended or nothing tells."""
+    """Returns the start time of a process in kernel ticks; "" if it has ended or is unknown."""
     with suppress(OSError):
-        # The name of the program, in parentheses, may hold spaces.
+        # The program's name is in parentheses and may contain spaces.
         fields = Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()
         has_ended = fields[0] in (b"Z", b"X")  # a zombie, or dead
         return "" if has_ended else fields[19].decode()  # starttime, 22nd field of proc(5)
@@ -360,16 +364,16 @@ FORMULA_SIGNS = tuple("=+-@\t\r")
 
 
 class Number(str):
-    """A number as text, such as one with an interval behind it: no formula, whatever its sign."""
+    """A number as text, perhaps with an interval; its sign does not make it a formula."""
 
 
 def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
-    """Rows as CSV; a text that a spreadsheet would take for a formula is quoted with `'`."""
+    """Formats rows as CSV; a leading `'` quotes texts that spreadsheets would read as formulas."""
     return write_csv((map(quote_formula, row) for row in rows), delimiter)
 
 
 def write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
-    """Rows as CSV; every cell is in quotes where one holds a bare CR, which else ends a line."""
+    """Formats rows as CSV; quotes all cells if one has a bare CR, which would end a line."""
     cells = list(map(list, rows))
     text = _csv_of(cells, delimiter, csv.QUOTE_MINIMAL)
     return _csv_of(cells, delimiter, csv.QUOTE_ALL) if "\r" in text else text
@@ -382,7 +386,7 @@ def _csv_of(rows: Iterable[Iterable[object]], delimiter: str, quoting: Literal[0
 
 
 def quote_formula(cell: object) -> object:
-    """The cell; a text that a spreadsheet would take for a formula begins with `'`."""
+    """Returns the cell; prepends `'` to a text that a spreadsheet would read as a formula."""
     if not isinstance(cell, str) or isinstance(cell, Number) or not cell.startswith(FORMULA_SIGNS):
         return cell
     return cell if cell == "-" or _is_number(cell) else f"'{cell}"

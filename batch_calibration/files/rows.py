@@ -1,4 +1,4 @@
-"""Readers of files of rows: JSON Lines, CSV and Parquet, each row with its place in words."""
+"""Reads files of rows: JSON Lines, CSV and Parquet; each row comes with a text that locates it."""
 
 import csv
 import gzip
@@ -15,16 +15,16 @@ from batch_calibration.errors import InputError, answering, extra, shown
 from batch_calibration.files import Json, RepeatedKey, parse_json
 
 SCORES = "a file of scores"
-BEGINNING = 65_536  # bytes by which a format is recognized
-CHUNK = 1 << 16  # characters that are read at once of a JSON list
-BETWEEN = re.compile(r"[\s,]*")  # what stands between the rows of a JSON list
+BEGINNING = 65_536  # bytes from which a format is recognized
+CHUNK = 1 << 16  # characters of a JSON list to read at once
+BETWEEN = re.compile(r"[\s,]*")  # text between the rows of a JSON list
 DELIMITERS = "\t,;"
 REMOTE = re.compile(r"[a-z][a-z0-9+]+:/+[^/]")
-"""Start of an address, its scheme of two letters or more; pathlib keeps one of the slashes."""
+"""Start of a URL, with a scheme of two or more letters; pathlib merges the two slashes."""
 
 
 def refuse_remote(path: str | Path, where: str = "") -> None:
-    """Refuses an address of another machine, with `where` in place of the path that is read.
+    """Raises an error if `path` is a URL; the message begins with `where`, or else with the path.
 
     >>> refuse_remote("C:/log.jsonl")
     >>> refuse_remote("s3://bucket/log.jsonl")
@@ -32,13 +32,13 @@ def refuse_remote(path: str | Path, where: str = "") -> None:
     batch_calibration.errors.InputError: s3://bucket/log.jsonl: expected a path of this machine...
     """
     if REMOTE.match(str(path)):
-        remedy = "download the file and give its path; upload outputs afterwards"
+        remedy = "download the file and use its path; upload outputs afterwards"
         raise InputError.at(where or path, "a path of this machine", path if where else "", remedy)
 
 
 @contextmanager
 def readable(path: Path, kind: str = SCORES) -> Iterator[None]:
-    """Answer in a sentence where a file of a `kind` cannot be read, or is no text."""
+    """Raises an `InputError` if the block cannot read a file of a `kind`, or it is no text."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -51,23 +51,23 @@ def readable(path: Path, kind: str = SCORES) -> Iterator[None]:
 
 
 def beginning(path: Path) -> bytes:
-    """The first bytes of a file, behind a byte order mark."""
+    """Returns the first bytes of a file, after a byte order mark."""
     with readable(path), path.open("rb") as file:
         return file.read(BEGINNING).removeprefix(b"\xef\xbb\xbf")
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in UTF-8, without a byte order mark."""
+    """Returns the text of a UTF-8 file, without a byte order mark."""
     with readable(path):
         return path.read_text(encoding="utf-8-sig")
 
 
 def parse_value(text: str, where: str, unit: str = "file") -> Json:
-    """Returns the JSON value of a text; `unit` names the part that may have been cut short."""
+    """Parses the JSON value of a text; `unit` names the part of a file that may be truncated."""
     try:
         return parse_json(text, unique_keys=True)
     except ValueError as error:
-        expected, remedy = "JSON", f"is the {unit} cut short?"
+        expected, remedy = "JSON", f"is the {unit} truncated?"
         if isinstance(error, UnicodeError):
             expected, remedy = "no half of a surrogate pair", f"correct the {unit}"
         if isinstance(error, RepeatedKey):
@@ -77,7 +77,7 @@ def parse_value(text: str, where: str, unit: str = "file") -> Json:
 
 
 def parse_object(text: str, where: str, unit: str = "file") -> dict[str, Json]:
-    """The JSON object of a text."""
+    """Parses the JSON object of a text."""
     document = parse_value(text, where, unit)
     if not isinstance(document, dict):
         raise InputError.at(where, "a JSON object", shown(document))
@@ -85,19 +85,19 @@ def parse_object(text: str, where: str, unit: str = "file") -> dict[str, Json]:
 
 
 def numbered_lines(text: str) -> list[tuple[int, str]]:
-    """The lines of a text that are not blank, with their numbers."""
-    # JSON allows U+2028 and others within a text: only this one ends a line.
+    """Returns the lines of a text that are not blank, with their numbers."""
+    # JSON allows U+2028 and similar characters inside texts, so only "\n" ends a line.
     return [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
 def json_rows(
     path: Path, kind: str = SCORES, *, is_gzip: bool = False
 ) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Each object of JSON Lines or of one JSON list, with its place in words; one is in memory."""
+    """Yields each object of JSON Lines or of a JSON list, with its place; keeps one in memory."""
     opener: Any = gzip.open if is_gzip else open
     with readable(path, kind), opener(path, "rt", encoding="utf-8-sig") as file:
         first = file.read(1)
-        while first.isspace():  # spaces before the first row or bracket
+        while first.isspace():  # skips spaces before the first row or bracket
             first = file.read(1)
         if first == "[":
             yield from _listed(path, file)
@@ -123,51 +123,51 @@ def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:
             try:
                 end = decoder.raw_decode(text, start)[1]
             except json.JSONDecodeError:
-                pass  # it is not whole yet, or no JSON
+                pass  # the object is incomplete so far, or no JSON
             except (ValueError, RecursionError) as error:
                 raise InputError(f"{where}: no JSON object ({error}); correct the row.") from error
         if end:
             yield where, parse_object(text[start:end], where, "row")
             number, start, size = number + 1, end, CHUNK
         elif more := file.read(size):
-            # The row is read again from its start: ever larger pieces keep that cheap.
+            # The row is parsed again from its start; doubling the chunk size keeps that cheap.
             text, start, size = text[start:] + more, 0, 2 * size
         else:
             raise InputError(
-                f"{where}: no JSON object, or the file ends before it does; the rows before it are "
-                "whole: close the list by ']' behind them, or write the log again."
+                f"{where}: no JSON object, or the file ends inside it; the rows before it are "
+                "complete: end the list with ']' after them, or write the log again."
             )
 
 
 def delimited_rows(path: Path, kind: str = SCORES) -> Iterator[tuple[str, list[str]]]:
-    """The names in the first line of a CSV or TSV file, then the cells of each, with its place."""
-    # With newline="" the csv module reads line ends itself.
+    """Yields the column names of a CSV or TSV file, then the cells of each row, with places."""
+    # With newline="", the csv module handles line breaks itself.
     with readable(path, kind), path.open(encoding="utf-8-sig", newline="") as file, _long_cells():
         first = next(file, "")
-        delimiter = max(DELIMITERS, key=first.count)  # of as many, a tab before a comma
+        delimiter = max(DELIMITERS, key=first.count)  # for equal counts, a tab precedes a comma
         lines = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
         try:
             names = [name.strip() for name in next(lines, [])]
             refuse_repeated_columns(f"{path}, line 1", names)
             yield f"{path}, line 1", names
-            for cells in filter(any, lines):  # without lines that are empty, or of commas alone
+            for cells in filter(any, lines):  # skips lines that are empty or only commas
                 where = f"{path}, line {lines.line_num}"
                 if len(cells) != len(names):
                     expected = f"{len(names)} cells ({shown(delimiter.join(names))})"
-                    remedy = f"complete the line if it is cut short, or put a {delimiter!r} within "
-                    remedy += "a cell in quotes"
+                    remedy = f"complete a truncated line, or put cells with {delimiter!r} "
+                    remedy += "in quotes"
                     raise InputError.at(where, expected, len(cells), remedy)
                 yield where, cells
         except csv.Error as error:
             raise InputError(
-                f"{path}, line {lines.line_num}: no CSV ({error}); is a quote not closed?"
+                f"{path}, line {lines.line_num}: no CSV ({error}); is a closing quote missing?"
             ) from error
 
 
 @contextmanager
 def _long_cells() -> Iterator[None]:
-    """Let the csv module read cells of any length, such as prompts, for a while."""
-    limit = csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
+    """Lets the csv module read cells of any length, such as prompts, while the block runs."""
+    limit = csv.field_size_limit(2**31 - 1)  # the largest C long on all platforms
     try:
         yield
     finally:
@@ -175,40 +175,40 @@ def _long_cells() -> Iterator[None]:
 
 
 def first_repeated(names: Sequence[str]) -> str:
-    """The first name that appears twice among `names`, "" where none does."""
+    """Returns the first repeated name, or "" if all names are different."""
     return next((name for i, name in enumerate(names) if name in names[:i]), "")
 
 
 def refuse_repeated_columns(where: object, names: Sequence[str]) -> None:
-    """Refuse a table in which two columns have one name."""
+    """Raises an error if two columns have the same name."""
     if len(set(names)) < len(names):
         raise InputError(
-            f"{where}: the column {first_repeated(names)!r} appears twice; give each a name of its "
-            "own."
+            f"{where}: the column {first_repeated(names)!r} appears twice; give each column its "
+            "own name."
         )
 
 
 def parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Each row of a Parquet file, with its place in words."""
+    """Yields each row of a Parquet file, with its place."""
     need_pyarrow(str(path))
     from pyarrow import parquet
 
     with arrow_errors(path), parquet.ParquetFile(path) as file:
-        # A batch at a time, as a file may be larger than memory.
+        # Rows are read in batches, because a file may be larger than memory.
         rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches())
         for number, row in enumerate(rows, 1):
             yield f"{path}, row {number}", row
 
 
 def need_pyarrow(where: str) -> None:
-    """Answer in a sentence where pyarrow is not installed."""
+    """Raises an `InputError` if pyarrow is not installed."""
     with answering(ImportError, where, "pyarrow, for Parquet and Arrow", extra("tables")):
         import pyarrow  # noqa: F401
 
 
 def arrow_errors(path: Path) -> AbstractContextManager[None]:
-    """Answer in a sentence where a file of Arrow or Parquet cannot be read or written."""
+    """Raises an `InputError` if the block cannot read or write an Arrow or Parquet file."""
     import pyarrow as pa
 
     kinds = (pa.ArrowException, OSError, ValueError, TypeError, MemoryError)
-    return answering(kinds, path, "a whole Parquet or Arrow file, and space on the disk")
+    return answering(kinds, path, "a complete Parquet or Arrow file, and space on the disk")

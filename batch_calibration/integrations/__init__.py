@@ -1,1 +1,1 @@
-"""Corrections inside other people's programs, which name them in their files or find them."""
+"""Corrections inside Inspect and lm-evaluation-harness, of judges, and of large Parquet files."""

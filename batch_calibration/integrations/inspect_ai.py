@@ -1,15 +1,15 @@
 """Label-bias correction inside Inspect (inspect_ai): a scorer and the metrics of its scores.
 
-A task names it after its own scorer, `scorer=[choice(), label_bias()]`, and is run with
-log-probabilities; on the log of an evaluation that is done Inspect finds it by its name::
+A task lists the scorer after its own, `scorer=[choice(), label_bias()]`, and runs with
+log-probabilities. For the log of a finished evaluation, Inspect finds the scorer by its name::
 
     inspect eval TASK.py --logprobs --top-logprobs 20
     inspect score LOG.eval --scorer batch_calibration/label_bias
 
-A bias is learned of all samples together, so the scorer keeps the tokens where each sample's answer
-stands, and the metrics read them as `batch-calibration` reads the log: its scores are the same.
-They correct one evaluation at a time; `recommend_together` pools the label shares of several of a
-task.
+A bias is learned from all samples together. The scorer therefore stores the tokens at the position
+of each sample's answer. The metrics read them as `batch-calibration` reads a log and get the same
+scores. They correct one evaluation at a time; `recommend_together` pools the label shares of
+several evaluations of a task.
 """
 
 import json
@@ -40,9 +40,9 @@ from batch_calibration.scores import Block
 logger = logging.getLogger(__name__)
 
 WHERE = "the samples"
-"""Name of all samples in sentences."""
+"""Name of all samples in messages."""
 KEY = "batch_calibration"
-"""Key of a score's metadata that the metrics read."""
+"""Key in a score's metadata that the metrics read."""
 NO_LOG_PROBS = (
     "no log-probabilities of the answer's token: run the evaluation again with --logprobs "
     "--top-logprobs 20, with a provider that gives them"
@@ -50,39 +50,39 @@ NO_LOG_PROBS = (
 
 
 def _corrected(block: Block, options: Mapping[str, Any]) -> np.ndarray:
-    """The scores [n, k] after the correction that the scorer was told."""
+    """Returns the scores [n, k] after the correction with the scorer's options."""
     return np.asarray(calibrate(block.log_probs, from_probs=False, **options))
 
 
 def _accuracy(scores: np.ndarray, block: Block) -> float:
-    """The accuracy over rows whose right label is known, NaN where none is."""
+    """Returns the accuracy over the rows with a gold label; NaN without gold labels."""
     is_known = np.asarray(block.labels) >= 0
     if not is_known.any():
         return float("nan")
     return float(accuracy(scores[is_known], block.labels[is_known]))
 
 
-@scorer.metric  # type: ignore[untyped-decorator]  # Inspect is not there to be checked
+@scorer.metric  # type: ignore[untyped-decorator]  # the type checker runs without Inspect
 def icl_accuracy() -> scorer.Metric:
-    """The accuracy of the most probable label, before any correction."""
+    """Measures the accuracy of the most probable label, before any correction."""
     return _of_all(lambda block, _: _accuracy(np.asarray(block.log_probs), block))
 
 
 @scorer.metric(name="corrected_accuracy")  # type: ignore[untyped-decorator]
 def accuracy_after() -> scorer.Metric:
-    """The accuracy after the correction, learned of all samples without their right labels."""
+    """Measures the accuracy after a correction learned from all samples without gold labels."""
     return _of_all(lambda block, options: _accuracy(_corrected(block, options), block))
 
 
 @scorer.metric(name="preference_nats")  # type: ignore[untyped-decorator]
 def preference() -> scorer.Metric:
-    """By how many nats the mean score of the most preferred label exceeds that of the least."""
+    """Measures the difference of the largest and smallest mean score of a label, in nats."""
     return _of_all(lambda block, _: float(np.ptp(np.float64(block.log_probs).mean(axis=0))))
 
 
 @scorer.metric  # type: ignore[untyped-decorator]
 def flips() -> scorer.Metric:
-    """The share of samples whose most probable label the correction changes."""
+    """Measures the share of samples with another most probable label after the correction."""
 
     def share(block: Block, options: Mapping[str, Any]) -> float:
         before, after = np.asarray(block.log_probs), _corrected(block, options)
@@ -94,7 +94,7 @@ def flips() -> scorer.Metric:
 def _as_in_a_log(
     state: TaskState, target: scorer.Target
 ) -> tuple[dict[str, Any], list[int] | None]:
-    """A sample as a log has it, and the choice under each letter where a solver shuffled them."""
+    """Returns a sample in the form of a log, and the order of its choices if they are shuffled."""
     order = [choice.original_position for choice in state.choices]
     texts = {choice.original_position: choice.value for choice in state.choices}
     grades = {name: grade.model_dump() for name, grade in (state.scores or {}).items()}
@@ -106,13 +106,13 @@ def _as_in_a_log(
         "scores": grades,
         "output": state.output.model_dump(mode="json"),
     }
-    # In the order of the data nothing is known: a log's scorer may say that it was another one.
+    # The order of the data counts as unknown, because a scorer in the log may record another order.
     return sample, order if order != sorted(order) else None
 
 
 def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) -> dict[str, float]:
-    """Label -> log-probability in nats of one sample, for a reader of the log."""
-    keep_answered([row], [position], where)  # refuses a sample that names no label
+    """Maps the labels of one sample to log-probabilities in nats, for readers of the log."""
+    keep_answered([row], [position], where)  # raises if the sample names no label
     top = scores_of_top_k([position.log_probs], row.choices, where=where)
     scores, is_kept = fill_scores(top.log_probs, check_missing(missing), top.bound)
     if not is_kept.any():
@@ -122,7 +122,7 @@ def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) 
 
 
 def _of_all(number_of: Callable[[Block, Mapping[str, Any]], float]) -> scorer.Metric:
-    """A metric of the label scores of all samples; NaN where they cannot be read together."""
+    """Makes a metric of the label scores of all samples; NaN if they cannot be read together."""
 
     def compute(scores: list[scorer.SampleScore]) -> float:
         metadata = [sample.score.metadata or {} for sample in scores]
@@ -131,21 +131,21 @@ def _of_all(number_of: Callable[[Block, Mapping[str, Any]], float]) -> scorer.Me
             return float("nan")
         try:
             return number_of(_block(records), records[0]["options"])
-        # An evaluation that was paid for does not end in an error: its log can be read apart.
+        # An error must not end a paid evaluation, because its log can be read later.
         except InputError as error:
-            logger.warning("%s batch_calibration.read and diagnose take the whole log.", error)
+            logger.warning("%s Use batch_calibration.read and diagnose on the whole log.", error)
             return float("nan")
 
     return compute
 
 
 def _block(records: Sequence[Mapping[str, Any]]) -> Block:
-    """The scores of all samples as the importer of logs makes them."""
+    """Builds the scores of all samples as the importer of logs does."""
     reading = Reading(labels=tuple(records[0]["labels"]), missing=records[0]["missing"])
     rows, positions = [], []
     for number, record in enumerate(records):
         row = record["row"]
-        # JSON has no tuples; ids may repeat where epochs are not averaged.
+        # JSON has no tuples; ids may repeat if epochs are not averaged.
         lists = {name: tuple(row[name]) for name in ("choices", "scores", "alone")}
         rows.append(Row(**{**row, **lists, "id": str(number)}))
         positions.append(AnswerPosition(**record["place"]))
@@ -154,7 +154,7 @@ def _block(records: Sequence[Mapping[str, Any]]) -> Block:
     return to_table(imported, reading).blocks["test"]
 
 
-# Stands last: the metrics are made when it is defined.
+# Defined last, because its decorator calls the metrics.
 @scorer.scorer(  # type: ignore[untyped-decorator]
     metrics=[icl_accuracy(), accuracy_after(), preference(), flips()]
 )
@@ -165,20 +165,21 @@ def label_bias(
     missing: str = "least",
     at: str = "",
 ) -> scorer.Scorer:
-    """Log-probabilities of the labels at the answer's position; the largest is the answer.
+    """Scores the labels by their log-probabilities at the answer's position.
 
-    A sample's value is whether its most probable label is right, before any correction. Letters are
-    the places that the model saw, so choices may be shuffled. Without log-probabilities
-    of the answer's token a sample is unscored, and its explanation says what to run.
+    The answer is the most probable label, and the sample's value is whether it is right, before any
+    correction. Letters are positions in the order that the model saw, so choices may be shuffled. A
+    sample without log-probabilities of the answer's token is unscored, with the remedy in its
+    explanation.
 
     Args:
         labels: the answers of samples without choices, as a list or with commas: "yes,no".
-        method: of the correction, one that needs neither labels nor probes.
-        prior: the share of each label among the right ones.
-        missing: where a label stands that was not among the tokens shown: "least" puts it just
-            below the least of them, "drop" leaves the sample out.
-        at: where the label is in an answer of several tokens: "first", "last", "json:KEY" or a
-            regular expression; "" finds it out.
+        method: a correction method that needs neither labels nor probes.
+        prior: the share of each label among the gold labels.
+        missing: treatment of a label that is not among the returned tokens: "least" places it just
+            below the least probable token, "drop" leaves the sample out.
+        at: position of the label in an answer of several tokens: "first", "last", "json:KEY" or a
+            regular expression; "" detects it.
     """
     names = labels.split(",") if isinstance(labels, str) else list(labels)
     names = [name.strip() for name in names if name.strip()]
@@ -195,7 +196,7 @@ def label_bias(
         try:
             row, position = read_sample(sample, where, reading, order)
             label_scores = _label_scores(row, position, where, missing)
-        # One sample that names no answer leaves the others.
+        # A sample without an answer must not stop the others.
         except InputError as error:
             return scorer.Score.unscored(reason="scoring_failed", explanation=str(error))
         answer = max(label_scores, key=label_scores.__getitem__)
@@ -204,7 +205,7 @@ def label_bias(
             value = scorer.NOANSWER
         record: dict[str, object] = {"row": vars(row), "place": vars(position), "options": options}
         record |= {"labels": names, "missing": missing}
-        # As text: all of it comes back from a log as it was, tokens that are keys too.
+        # As JSON text, everything comes back unchanged from a log, including tokens that are keys.
         metadata = {"label_scores": label_scores, KEY: json.dumps(record)}
         return scorer.Score(value=value, answer=answer, metadata=metadata)
 

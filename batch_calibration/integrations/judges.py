@@ -1,8 +1,8 @@
-"""A judge of pairs: which place it prefers, and win rates with that preference removed.
+"""Measures a judge's position bias between two answers, and win rates without this bias.
 
-A judge is asked which of two answers is better, the candidate's or a reference's. What it prefers
-for the place alone is a bias of the labels "first" and "second". Where a coin decides which answer
-stands first, both places are equally often the better one, which is what BC supposes.
+A judge decides which of two answers is better, the candidate's or a reference's. A preference for a
+position is a bias of the labels "first" and "second". If a coin decides which answer is first, both
+positions hold the better answer equally often, as BC assumes.
 """
 
 import random
@@ -21,19 +21,19 @@ from batch_calibration.importers.text_files import read_cells
 from batch_calibration.metrics import Estimate
 
 LEAST_HUMAN = 10
-"""Human labels of each kind below which a win rate is not corrected by them."""
+"""The minimum number of human labels of each kind that a correction of a win rate needs."""
 
 
 class Judgments(NamedTuple):
-    """The answers of a judge to n pairs.
+    """A judge's decisions on n pairs of answers.
 
     Attributes:
-        margins: [n], log-odds that the answer shown first is better, in nats; NaN where unknown.
+        margins: [n], log-odds that the answer shown first is better, in nats; NaN if unknown.
         is_first: [n], whether the candidate's answer was shown first.
-        candidate: [n], whose answer it is, as an index of `names`.
-        question: [n], equal for the pairs of one question.
-        human: [n], 1 where people prefer the candidate, 0 the reference, -1 where unknown.
-        names: of the candidates.
+        candidate: [n], index of the candidate in `names`.
+        question: [n], index of the question.
+        human: [n], 1 if people prefer the candidate, 0 if they prefer the reference, -1 if unknown.
+        names: names of the candidates.
     """
 
     margins: np.ndarray
@@ -45,12 +45,12 @@ class Judgments(NamedTuple):
 
 
 class SwapPairs(NamedTuple):
-    """Pairs that were asked in both orders.
+    """Pairs that were judged in both orders.
 
     Attributes:
         log_odds: [p], (log-odds of the candidate shown first + shown second) / 2, in nats.
-        is_flipped: [p], whether the answer that is preferred depends on the order.
-        rows: [p, 2], the rows of both orders, the candidate first and second.
+        is_flipped: [p], whether the preferred answer depends on the order.
+        rows: [p, 2], the rows of each pair with the candidate first and second.
     """
 
     log_odds: np.ndarray
@@ -59,12 +59,12 @@ class SwapPairs(NamedTuple):
 
 
 class Preference(NamedTuple):
-    """What a judge prefers for the place alone, in each group of pairs.
+    """A judge's preference for the first position, in each group of pairs.
 
     Attributes:
-        nats: [n], the preference for the first place in the group of each pair.
-        influence: [n], what each pair adds to the error of its group's preference, in nats.
-        group: [n], an index from 0.
+        nats: [n], the preference for the first position in the group of each pair.
+        influence: [n], contribution of each pair to the error of its group's preference, in nats.
+        group: [n], index of the group.
     """
 
     nats: np.ndarray
@@ -73,14 +73,16 @@ class Preference(NamedTuple):
 
 
 def place_preference(judgments: Judgments, *, by_candidate: bool = False) -> Preference:
-    """The mean of two means: of the margins of pairs with the candidate first, and second.
+    """Estimates the preference for the first position in each group of pairs.
 
-    The candidate's worth raises one as far as it lowers the other, however many pairs each has. Of
-    a group that has one place alone it is the mean of all, from which worth cannot be told.
+    The preference is the mean of two means: the mean margin with the candidate first, and the mean
+    margin with the candidate second. The candidate's quality raises one mean and lowers the other
+    by the same amount, even if their numbers of pairs differ. If a group has only one order, the
+    preference is its mean margin and includes the candidate's quality.
 
     Args:
-        judgments: of one order each, drawn by a coin (a fair one or not), or of both.
-        by_candidate: whether each candidate's pairs are a group; else all are.
+        judgments: pairs in one order, drawn by a coin (fair or not), or in both orders.
+        by_candidate: makes a group of each candidate's pairs, instead of one group of all pairs.
     """
     group = judgments.candidate if by_candidate else np.zeros_like(judgments.candidate)
     is_scored = ~np.isnan(judgments.margins)
@@ -88,14 +90,14 @@ def place_preference(judgments: Judgments, *, by_candidate: bool = False) -> Pre
     place = 2 * group + judgments.is_first
     counts = np.bincount(place, is_scored, 2 * (int(group.max()) + 1))
     means = np.bincount(place, margins, len(counts)) / np.maximum(counts, 1)
-    places = np.maximum((counts > 0).reshape(-1, 2).sum(axis=1), 1)  # of each group, 1 or 2
+    places = np.maximum((counts > 0).reshape(-1, 2).sum(axis=1), 1)  # orders per group, 1 or 2
     nats = (means.reshape(-1, 2).sum(axis=1) / places)[group]
     weight = is_scored / (np.maximum(counts, 1)[place] * places[group])
     return Preference(nats, weight * (margins - means[place]), group)
 
 
 def standard_error(influence: np.ndarray, question: np.ndarray) -> float:
-    """The standard error of a mean from what each pair adds to it; pairs of a question are one.
+    """Computes the standard error of a mean from each pair's influence, clustered by question.
 
     Both orders of a pair, and all candidates' answers to one question, depend on one another.
 
@@ -109,7 +111,7 @@ def standard_error(influence: np.ndarray, question: np.ndarray) -> float:
 
 
 def position_preference(judgments: Judgments) -> tuple[float, float]:
-    """By how much the first place is preferred, in nats, and the standard error over questions.
+    """Estimates the preference for the first position in nats, and its standard error.
 
     >>> ones = np.ones(4, int)
     >>> judged = Judgments(np.array([-3.0, -2.5, 0.0, 0.5]), np.array([True, True, False, False]),
@@ -125,33 +127,33 @@ def position_preference(judgments: Judgments) -> tuple[float, float]:
 
 
 def remove_preference(judgments: Judgments, *, by_candidate: bool = True) -> np.ndarray:
-    """The margins [n] after BC: less `place_preference`, of each candidate's pairs or of all.
+    """Subtracts the preference for the first position from the margins [n], as BC does.
 
     Args:
-        judgments: of one order each, drawn by a coin.
-        by_candidate: whether each candidate's own mean is taken, for the preference may depend on
-            how far apart the answers are.
+        judgments: pairs in one order each, drawn by a coin.
+        by_candidate: estimates the preference from each candidate's pairs instead of all pairs,
+            because it may depend on the difference between the answers.
 
     Raises:
-        InputError: a candidate that stood first in less than a quarter of its pairs, or in more
-            than three: its mean margin is what it is worth, and no preference for a place.
+        InputError: a candidate that was first in less than a quarter or more than three quarters of
+            its pairs; its mean margin then measures its quality rather than a preference.
     """
     preference = place_preference(judgments, by_candidate=by_candidate)
     counts = np.bincount(preference.group)
     shares = np.bincount(preference.group, judgments.is_first) / np.maximum(counts, 1)
     for group in np.flatnonzero((counts > 0) & ~((shares >= 0.25) & (shares <= 0.75))):
         name = judgments.names[group] if by_candidate else "all candidates"
-        expected = "the candidate first in about half of them"
+        expected = "the candidate first in about half of the pairs"
         got = f"first in {100 * shares[group]:.0f} %"
-        remedy = "judge both orders, or draw the order by a coin: as it is the place cannot "
-        remedy += "be told from the answer's worth"
+        remedy = "judge both orders, or draw the order by a coin: otherwise a preference for a "
+        remedy += "position cannot be separated from the answer's quality"
         raise InputError.at(f"the order of {name}", expected, got, remedy)
     corrected: np.ndarray = judgments.margins - preference.nats
     return corrected
 
 
 def candidate_log_odds(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
-    """Log-odds that the candidate's answer is better, from the log-odds of the first answer."""
+    """Converts log-odds of the first answer to log-odds of the candidate's answer."""
     return np.where(is_first, margins, -margins)
 
 
@@ -161,14 +163,14 @@ def win_rate(
     inside: np.ndarray | None = None,
     removed: tuple[Preference, np.ndarray] | None = None,
 ) -> Estimate:
-    """The mean probability that the candidate wins, with a 95 % interval over questions.
+    """Estimates the mean probability that the candidate wins, with a 95 % interval over questions.
 
     Args:
-        log_odds: [n], of the candidate; NaN where unknown.
-        question: [n], equal for the pairs of one question; each its own by default.
-        inside: [n], whether a pair counts; all do by default.
-        removed: the preference that was taken off, and whether the candidate was shown first [n]:
-            that it was estimated from these pairs is a part of the error.
+        log_odds: [n], log-odds of the candidate; NaN if unknown.
+        question: [n], index of the question; by default, each pair has its own question.
+        inside: [n], whether a pair counts; by default, all pairs count.
+        removed: the preference that was subtracted, and whether the candidate was shown first [n].
+            The interval then includes the error of the preference.
 
     >>> print(win_rate(np.zeros(4)))
     50.0 [50.0, 50.0]
@@ -192,7 +194,7 @@ def win_rate(
 
 
 def swap_pairs(judgments: Judgments) -> SwapPairs:
-    """The pairs that were asked in both orders; the mean of both has no preference for a place."""
+    """Finds the pairs judged in both orders; the mean of both orders has no position bias."""
     first_row: dict[tuple[int, int], int] = {}
     second_row: dict[tuple[int, int], int] = {}
     for row, key in enumerate(zip(judgments.candidate, judgments.question, strict=True)):
@@ -206,9 +208,10 @@ def swap_pairs(judgments: Judgments) -> SwapPairs:
 
 
 def calls_per_swap(judgments: Judgments, pairs: SwapPairs) -> float:
-    """Calls of one order, corrected, that have the standard error of one pair of both orders.
+    """Computes how many corrected calls have the standard error of one pair in both orders.
 
-    A swapped pair costs two calls: below two, single orders with the correction are cheaper.
+    A pair in both orders costs two calls. If the result is below two, corrected single orders are
+    cheaper.
     """
     corrected = candidate_log_odds(remove_preference(judgments), judgments.is_first)
     single = expit(corrected[pairs.rows.ravel()]).var(ddof=1)
@@ -218,21 +221,23 @@ def calls_per_swap(judgments: Judgments, pairs: SwapPairs) -> float:
 def corrected_rate(
     wins: np.ndarray, human: np.ndarray, question: np.ndarray | None = None, *, level: float = 0.95
 ) -> Estimate | None:
-    """The rate at which people would prefer the candidate, from some of their labels.
+    """Estimates how often people prefer the candidate, from the judge and some human labels.
 
-    theta = (p + q0 - 1) / (q0 + q1 - 1) (Rogan and Gladen 1978), p the judge's win rate on pairs
-    without labels, q1 and q0 how often it agrees with people where they prefer the candidate and
-    where they do not; the interval is by the delta method with added counts (arXiv:2511.21140).
+    theta = (p + q0 - 1) / (q0 + q1 - 1) (Rogan and Gladen 1978). p is the judge's win rate on pairs
+    without human labels. q1 and q0 are the shares of pairs on which the judge agrees with people,
+    among the pairs with the candidate or the reference preferred by people. The interval comes from
+    the delta method with pseudo-counts (arXiv:2511.21140).
 
     Args:
         wins: [n], whether the judge prefers the candidate.
-        human: [n], 1, 0, or -1 where unknown.
-        question: [n], equal for the pairs of one question, which count as fewer pairs the more
-            they agree; each its own by default.
-        level: how often the interval shall hold the rate.
+        human: [n], 1 (people prefer the candidate), 0 (the reference), or -1 (unknown).
+        question: [n], index of the question; correlated pairs of a question count as fewer pairs.
+            By default, each pair has its own question.
+        level: confidence level of the interval.
 
     Returns:
-        None where fewer than 10 labels of either kind are there, or the judge tells nothing.
+        None with fewer than 10 human labels of either kind, without pairs that lack a human label,
+        or with a judge that is no better than chance.
     """
     questions = np.arange(len(wins)) if question is None else question
     is_of_judge = human < 0
@@ -242,11 +247,11 @@ def corrected_rate(
     z = float(ndtri(0.5 + level / 2))
 
     def rate(hits: np.ndarray, rows: np.ndarray, added: float) -> tuple[float, float]:
-        """A share and of how many pairs it is, half of those added right and half wrong."""
+        """Returns a share with `added` pseudo-pairs, half of them hits, and its number of pairs."""
         count = _independent(hits, questions[rows])
         return float(hits.mean() * count + added / 2) / (count + added), count + added
 
-    # z^2 pairs are added to the judge's, one of each kind to people's.
+    # The judge's share gets z^2 pseudo-pairs, and each human share gets 2.
     p, n = rate(of_judge, is_of_judge, z**2)
     (q1, m1), (q0, m0) = (rate(of_people[i], human == 1 - i, 2) for i in (0, 1))
     power = q0 + q1 - 1
@@ -260,7 +265,7 @@ def corrected_rate(
 
 
 def _independent(hits: np.ndarray, question: np.ndarray) -> float:
-    """How many independent pairs have the standard error that these have, n of them at most."""
+    """Returns the number of independent pairs with the same standard error, at most n."""
     mean = hits.mean()
     error = standard_error((hits - mean) / len(hits), question)
     alone = mean * (1 - mean)
@@ -270,8 +275,8 @@ def _independent(hits: np.ndarray, question: np.ndarray) -> float:
 # Files of judgments: tables of margins or probabilities, and alpaca_eval's annotations
 
 SCORES = ("log_odds_first", "p_first", "p_candidate", "preference")
-"""Columns of which a file has one: log-odds or probability that the first answer is better, the
-probability that the candidate's is, or alpaca_eval's 1 to 2, 2 for the candidate."""
+"""Names of score columns; a file has one of them: log-odds or probability that the first answer is
+better, probability that the candidate's is better, or alpaca_eval's 1 to 2, 2 for the candidate."""
 TRUE = ("true", "1", "yes", "candidate", "first")
 FALSE = ("false", "0", "no", "reference", "second")
 PLACES = ("first", "second")
@@ -279,16 +284,16 @@ Row = Mapping[str, Json]
 
 
 def read_judgments(paths: Sequence[Path]) -> Judgments:
-    """The judgments of all files together.
+    """Reads the judgments of all files together.
 
-    Columns or keys: one of `SCORES`; `candidate_first`, which alpaca_eval's files leave to a rule;
-    and, where there are any, `candidate` (or `generator_2`), `question` (or `id`, `instruction`)
-    and `human` (whether people prefer the candidate, or which place: "first" or "second"). A
-    probability of 0 or 1 is of a token that was not listed: it gets the least probability in the
-    files.
+    A file has columns or keys: one of `SCORES`; `candidate_first`, which a rule replaces in
+    alpaca_eval's files; and optionally `candidate` (or `generator_2`), `question` (or `id`,
+    `instruction`) and `human` (whether people prefer the candidate, or the position that they
+    prefer: "first" or "second"). A probability of 0 comes from a token that was not listed; it is
+    raised to the smallest probability in the files, and 1 is lowered accordingly.
 
     Raises:
-        InputError: a file that is no table, or that lacks a column; a number that is none.
+        InputError: a file that is not a table or lacks a column; a cell that is not a number.
     """
     rows: list[tuple[str, Row]] = []
     for path in paths:
@@ -300,7 +305,7 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
     name = next((name for name in SCORES if name in first), None)
     if name is None:
         got = shown([*first])
-        raise InputError.at(first_where, f"one of {', '.join(SCORES)}", got, "rename one")
+        raise InputError.at(first_where, f"one of {', '.join(SCORES)}", got, "rename a column")
     numbers = np.array([_number(row.get(name), where, name) for where, row in rows])
     if np.isnan(numbers).all():
         raise InputError.at(paths[0], f"scores in {name}", "none in any row", "give judged pairs")
@@ -313,7 +318,7 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
             human.append(-1)
             continue
         preferred = _flag(row["human"], where, "human")
-        # A place is the candidate's or the reference's, by the order.
+        # The order decides whether a position holds the candidate's or the reference's answer.
         is_place = str(row["human"]).strip().lower() in PLACES
         human.append(int(preferred == shown_first if is_place else preferred))
     names, candidate = np.unique(candidates, return_inverse=True)
@@ -324,37 +329,37 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
 
 
 def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -> np.ndarray:
-    """Log-odds of the first answer."""
+    """Converts the numbers of a score column to log-odds of the first answer."""
     if name == "log_odds_first":
         known = numbers[~np.isnan(numbers)]
         if len(known) >= LEAST_HUMAN and ((known >= 0) & (known <= 1)).all():
-            got = f"{known.min():g} to {known.max():g}, as probabilities are"
-            raise InputError.at(f"{where}: {name}", "log-odds", got, "name probabilities p_first")
+            got = f"{known.min():g} to {known.max():g}, the range of probabilities"
+            raise InputError.at(f"{where}: {name}", "log-odds", got, "rename the column p_first")
         return numbers
     probs = numbers - 1 if name == "preference" else numbers
     scored = probs[~np.isnan(probs)]
     if ((scored < 0) | (scored > 1)).any():
         expected = "numbers from 1 to 2" if name == "preference" else "probabilities from 0 to 1"
         got = f"{numbers[~np.isnan(probs)].min():g} to {numbers.max():g}"
-        raise InputError.at(f"{where}: {name}", expected, got, "name log-odds log_odds_first")
+        raise InputError.at(f"{where}: {name}", expected, got, "rename log-odds log_odds_first")
     inside = scored[(scored > 0) & (scored < 1) & (scored != 0.5)]
-    # Of judgments that are all 0, 1 or a tie the odds are set to those of one in a thousand.
+    # If all judgments are 0, 1 or ties, the smallest probability is set to one in a thousand.
     smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3
     log_odds: np.ndarray = logit(np.clip(probs, smallest, 1 - smallest))
     return log_odds if name == "p_first" else np.where(is_first, log_odds, -log_odds)
 
 
 def _candidate_first(row: Row, where: str) -> bool:
-    """True if the candidate, alpaca_eval's second output, was shown first."""
+    """Checks whether the candidate, alpaca_eval's second output, was shown first."""
     for name in ("candidate_first", "is_switched_outputs"):
         if row.get(name) not in (None, ""):
             return _flag(row[name], where, name)
     if "instruction" in row and "preference" in row:
-        # alpaca_eval's rule, by which the order depends on the instruction alone.
+        # In alpaca_eval's rule, the order depends only on the instruction.
         seed = f"is_switched_outputs{row['instruction']}0"
         return random.Random(seed).choices([False, True], k=1)[0]
     expected = "the column candidate_first"
-    raise InputError.at(where, expected, shown([*row]), "say if the candidate was shown first")
+    raise InputError.at(where, expected, shown([*row]), "add it with true or false in each row")
 
 
 def _flag(cell: Json, where: str, name: str) -> bool:
@@ -366,16 +371,16 @@ def _flag(cell: Json, where: str, name: str) -> bool:
 
 
 def _number(cell: Json, where: str, name: str) -> float:
-    """A cell as a number; NaN where the judge's answer could not be read."""
+    """Converts a cell to a number; NaN for an unreadable answer of the judge."""
     number = number_of(cell)
     if number is None or np.isinf(number):
-        remedy = "leave it empty where it is not known"
+        remedy = "leave the cell empty if it is not known"
         raise InputError.at(f"{where}: {name}", "a number", repr(cell), remedy)
     return number
 
 
 def _read(path: Path) -> list[dict[str, Json]]:
-    """The rows of a CSV, JSON Lines or JSON file."""
+    """Reads the rows of a CSV, JSON Lines or JSON file."""
     if path.suffix in (".csv", ".tsv"):
         names, rows = read_cells(path)
         return [dict[str, Json](zip(names, cells, strict=True)) for cells in rows]

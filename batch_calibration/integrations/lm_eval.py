@@ -1,18 +1,18 @@
 """Label-bias correction inside lm-evaluation-harness, for tasks of the type `multiple_choice`.
 
-A task's YAML names each by `!function batch_calibration.integrations.lm_eval.NAME`:
+A task's YAML refers to each part by `!function batch_calibration.integrations.lm_eval.NAME`:
 
-- `CorrectedTask`, the class of a task: `class: !function ...CorrectedTask` as one more key. Its
+- `CorrectedTask` is the class of a task, in a key `class: !function ...CorrectedTask`. The task's
   table gets `acc_bc`, `balanced_acc`, `balanced_acc_bc` and `preference_nats`.
-- `corrected_accuracy`, `corrected_balanced_accuracy` and `preference_nats`: aggregations of the
+- `corrected_accuracy`, `corrected_balanced_accuracy` and `preference_nats` are aggregations of the
   metric `likelihood`.
-- `BatchCalibration`, a filter: `acc` under the filter's name is that of the corrected scores. It
-  sees the documents of its own process; the others are right on any number of processes.
+- `BatchCalibration` is a filter: `acc` under the filter's name is the accuracy of the corrected
+  scores. The filter sees only the documents of its own process; the other parts see all documents.
 
-Each corrects one task's rows at a time; `recommend_together` pools the label shares of several
-contexts of a task (prompts, shots, models), also of the logs that the harness writes.
+Each part corrects the rows of one task at a time. `recommend_together` pools the label shares of
+several contexts of a task (prompts, shots, models), and also accepts logs of the harness.
 
-The harness's log of samples keeps the scores as the model gave them under the filter `none`:
+Under the filter `none`, the harness's log of samples holds the model's original scores:
 `batch_calibration.read(LOG, Reading(filter="none"))` reads them.
 """
 
@@ -36,10 +36,10 @@ from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.typing import Container
 
 LABEL_SCORES = "likelihood"
-"""The harness's name of a document's right choice and the log-probability of each choice, nats."""
+"""The harness's metric with a document's right choice and its choices' log-probabilities (nats)."""
 Document = Mapping[str, object]
 LabelScores = tuple[int, Sequence[float]]
-Prior = Sequence[float] | None  # the share of each choice among the right ones
+Prior = Sequence[float] | None  # share of each choice among the right choices
 Metrics = dict[str, object]
 Aggregation = Callable[[Container], float]
 
@@ -47,17 +47,17 @@ logger = logging.getLogger(__name__)
 
 
 class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no types
-    """Corrects the scores of all documents of a task; goes after `take_first`.
+    """A filter that corrects the scores of all documents of a task; it belongs after `take_first`.
 
-    `acc` is right. `acc_norm` divides corrected scores by the length of a choice, which means
-    nothing: leave it out. Without the option `choices`, unconditional requests of `acc_mutual_info`
-    pass as more choices, which BC corrects each by itself.
+    `acc` is meaningful. `acc_norm` is not, because it divides corrected scores by the length of a
+    choice: leave it out. Without the option `choices`, the unconditional requests of
+    `acc_mutual_info` count as further choices, and BC corrects each of them separately.
 
     Args:
-        method: a method that learns from the scores of the documents alone, without labels.
-        prior: the share of each choice among the right ones, in the order of the choices.
-        choices: how many choices a document has; None for as many as it has requests.
-        options: of the method.
+        method: a method that learns only from the scores of the documents, without labels.
+        prior: the share of each choice among the right choices, in the order of the choices.
+        choices: number of choices of a document; None for the number of its requests.
+        options: options of the method.
 
     Example, in a task's YAML::
 
@@ -78,24 +78,23 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
     def apply(
         self, resps: Iterable[tuple[float, bool]], docs: Sequence[Document]
     ) -> list[tuple[float, bool]]:
-        """The responses with corrected scores.
+        """Returns the responses with corrected scores.
 
         Args:
-            resps: the log-likelihood of each request, nats, and whether its text is the most
-                probable;
-                the requests of a document stand together.
+            resps: the log-likelihood of each request in nats, and whether its text is the most
+                probable; the requests of a document are consecutive.
             docs: the document of each request.
 
         Raises:
-            InputError: documents differ in how many choices they have; the method's own.
+            InputError: documents with different numbers of choices; errors of the method.
         """
         responses = list(resps)
         processes = int(os.environ.get("WORLD_SIZE", "1"))
         if processes > 1:
-            message = "This filter corrects the documents of one of %d processes by their own "
-            message += "mean. Use the class CorrectedTask or the aggregations of %s, which see all."
+            message = "This filter corrects the documents of each of %d processes separately. Use "
+            message += "the class CorrectedTask or the aggregations of %s, which see all documents."
             logger.warning(message, processes, __name__)
-        # How many requests each document has: those of one stand together.
+        # Numbers of requests of the documents; the requests of a document are consecutive.
         counts = [len(list(requests)) for _, requests in groupby(docs, key=id)]
         scores = np.array([score for score, _ in responses])
         corrected = self.correct(_as_rows(np.split(scores, np.cumsum(counts)[:-1]), self.choices))
@@ -104,23 +103,23 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
 
 
 def likelihood(samples: list[LabelScores]) -> list[LabelScores]:
-    """The metric that gives each document's right choice and scores; the harness fills it."""
+    """Returns the right choice and scores of each document, which the harness fills in."""
     return samples
 
 
 def corrected_accuracy(
     samples: Sequence[LabelScores], method: str = "bc", prior: Prior = None, **options: object
 ) -> float:
-    """Accuracy after correction: an aggregation of the harness's `likelihood`.
+    """Computes the accuracy after correction, as an aggregation of the harness's `likelihood`.
 
     Args:
-        samples: of each document the index of the right choice and k log-likelihoods, nats.
+        samples: index of the right choice and k log-likelihoods in nats, for each document.
         method: a method that needs neither labels nor probes.
-        prior: the share of each choice among the right ones.
-        options: of the method.
+        prior: the share of each choice among the right choices.
+        options: options of the method.
 
     Raises:
-        InputError: documents differ in how many choices they have; the method's own.
+        InputError: documents with different numbers of choices; errors of the method.
     """
     labels, scores = _labels_and_scores(samples)
     return float(accuracy(_correction(method, prior, options)(scores), labels))
@@ -129,28 +128,28 @@ def corrected_accuracy(
 def corrected_balanced_accuracy(
     samples: Sequence[LabelScores], method: str = "bc", prior: Prior = None, **options: object
 ) -> float:
-    """The mean over choices of the accuracy where each is right, after correction."""
+    """Computes the balanced accuracy after correction, the mean of the accuracies per choice."""
     labels, scores = _labels_and_scores(samples)
     return float(balanced_accuracy(_correction(method, prior, options)(scores), labels))
 
 
 def raw_balanced_accuracy(samples: Sequence[LabelScores]) -> float:
-    """The mean over choices of the accuracy where each is right, of the scores as they are."""
+    """Computes the balanced accuracy of the scores without correction."""
     labels, scores = _labels_and_scores(samples)
     return float(balanced_accuracy(scores, labels))
 
 
 def preference_nats(samples: Sequence[LabelScores]) -> float:
-    """By how many nats the mean score of the most preferred choice exceeds that of the least."""
+    """Computes the difference of the largest and smallest mean score of a choice, in nats."""
     _, scores = _labels_and_scores(samples)
     return float(np.ptp(scores.mean(axis=0)))
 
 
 class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has no types
-    """A task of the harness whose table has the corrected accuracy next to its own metrics.
+    """A task of the harness that adds corrected accuracies to its own metrics.
 
-    The task's `metadata` may say `batch_calibration: {method: bc, prior: [0.9, 0.1], ...}`, the
-    arguments of `corrected_accuracy`.
+    The task's `metadata` may hold arguments of `corrected_accuracy`, as
+    `batch_calibration: {method: bc, prior: [0.9, 0.1], ...}`.
 
     Raises:
         InputError: the task is not of the type `multiple_choice`.
@@ -158,7 +157,7 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
 
     def __init__(self, config: dict[str, object] | None = None, **options: object) -> None:
         settings = dict(config or {})
-        settings.pop("class", None)  # no field of the harness's own configuration
+        settings.pop("class", None)  # not a field of the harness's own configuration
         super().__init__(config=settings, **options)
         if self.OUTPUT_TYPE != "multiple_choice":
             expected = "the output type 'multiple_choice'"
@@ -175,8 +174,8 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         }
 
     def process_results(self, doc: Document, results: Sequence[tuple[float, bool]]) -> Metrics:
-        """The task's own metrics of a document, and its right choice and scores for ours."""
-        # The harness computes it where it is asked for.
+        """Returns a document's metrics: the task's own, and right choice and scores for ours."""
+        # The harness computes this metric only if the task requests it.
         is_own_metric = LABEL_SCORES in self._metric_fn_list
         self._metric_fn_list.setdefault(LABEL_SCORES, likelihood)
         metrics: Metrics = super().process_results(doc, results)
@@ -189,18 +188,21 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
         return metrics | dict.fromkeys(self._aggregations, label_scores)
 
     def aggregation(self) -> dict[str, Aggregation]:
-        """The functions that make one number of all documents' values, by metric."""
+        """Maps each metric to the function that aggregates the documents' values."""
         functions: dict[str, Aggregation] = super().aggregation()
         return functions | self._aggregations
 
     def higher_is_better(self) -> dict[str, bool]:
-        """Metric -> True if more is better."""
+        """Maps each metric to True if higher is better."""
         better: dict[str, bool] = super().higher_is_better()
         return {**better, **dict.fromkeys(self._aggregations, True), "preference_nats": False}
 
 
 def _or_nan(function: Aggregation) -> Aggregation:
-    """NaN and a warning where documents cannot be corrected: all are asked by then."""
+    """Wraps an aggregation: documents that cannot be corrected give NaN and a warning.
+
+    An error would discard the scores of a finished evaluation.
+    """
 
     def aggregate(samples: Container) -> float:
         try:
@@ -215,7 +217,7 @@ def _or_nan(function: Aggregation) -> Aggregation:
 def _correction(
     method: str, prior: Prior, options: Mapping[str, object]
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """A function that corrects log-likelihoods [n, k]."""
+    """Returns a function that corrects log-likelihoods [n, k]."""
     arguments: dict[str, Container] = {"from_probs": False, **options}
     if prior is not None:
         arguments["target_prior"] = list(prior)
@@ -223,28 +225,28 @@ def _correction(
 
 
 def _labels_and_scores(samples: Sequence[LabelScores]) -> tuple[np.ndarray, np.ndarray]:
-    """Right choices [n] and scores [n, k]."""
+    """Returns the right choices [n] and the scores [n, k]."""
     labels = [label for label, _ in samples]
     if any(not isinstance(label, int | np.integer) for label in labels):
         expected = "one right choice in each document"
-        raise InputError.at("the task", expected, "several", "choose a task with one")
+        raise InputError.at("the task", expected, "several", "use another task")
     scores = _as_rows([np.asarray(scores, np.float64) for _, scores in samples], None)
     return np.asarray(labels, np.int32), scores
 
 
 def _as_rows(rows: Sequence[np.ndarray], choices: int | None) -> np.ndarray:
-    """The scores [n, k] of n documents, all with k choices."""
+    """Stacks the scores [n, k] of documents with k choices each."""
     counts = {len(row) for row in rows} | ({choices} if choices is not None else set())
     if len(counts) > 1:
-        expected = "as many choices in each document, for a choice has one bias"
+        expected = "an equal number of choices in each document, because each choice has a bias"
         got = f"{' and '.join(map(str, sorted(counts)))} choices"
-        remedy = "leave out documents with fewer choices, or make a task of each number"
+        remedy = "leave out documents with fewer choices, or make a task for each number"
         raise InputError.at("the task", expected, got, remedy)
     return np.stack(rows)
 
 
 CLASS = f"{CorrectedTask.__module__}.{CorrectedTask.__name__}"
-"""Class of the task of an overlay."""
+"""Full name of the class that overlays give to a task."""
 
 
 def write_overlays(
@@ -254,22 +256,22 @@ def write_overlays(
     prior: Prior = None,
     include_path: str | None = None,
 ) -> tuple[list[str], list[str]]:
-    """Write a YAML for each task, which includes its own and is called as it is.
+    """Writes an overlay for each task: a YAML of the same name that includes the task's own YAML.
 
     Args:
         names: tasks, groups and tags of the harness.
-        folder: where the files go; the harness gets it as `--include_path`.
-        method: of the correction, one that needs neither labels nor probes.
-        prior: the share of each choice among the right ones, in the order of the choices.
-        include_path: a folder of tasks of one's own.
+        folder: the folder of the overlays; pass it to the harness as `--include_path`.
+        method: a correction method that needs neither labels nor probes.
+        prior: the share of each choice among the right choices, in the order of the choices.
+        include_path: a folder with the user's own tasks.
 
     Returns:
-        The tasks that have an overlay, and a sentence for each task of a group that has none.
+        The tasks with an overlay, and a message on each task of a group without an overlay.
 
     Raises:
-        InputError: an unknown name; a task that is not corrected, and why; the method's own.
+        InputError: an unknown name; a task that cannot be corrected; errors of the method.
     """
-    from lm_eval.tasks import TaskManager  # loads all tasks, of which some may name this module
+    from lm_eval.tasks import TaskManager  # loads all tasks; some may import this module
 
     _check_method(method, prior)
     _remove_overlays(folder)
@@ -286,22 +288,22 @@ def write_overlays(
             if not reason:
                 paths[task] = Path(index[task].yaml_path)
                 continue
-            reasons[task] = f"{task} stays as it is: {reason}."
+            reasons[task] = f"{task} stays uncorrected: {reason}."
             if len(members) == 1:
-                expected = "one that scores choices (output_type: multiple_choice)"
+                expected = "a task that scores choices (output_type: multiple_choice)"
                 raise InputError.at(f"task {task}", expected, reason)
     for task in paths:
-        if (folder / f"{task}.yaml").exists():  # what an earlier call wrote is gone by now
+        if (folder / f"{task}.yaml").exists():  # Overlays of earlier calls are already removed.
             expected = "a folder without your own tasks"
-            raise InputError.at(folder / f"{task}.yaml", expected, "one", "name another")
+            raise InputError.at(folder / f"{task}.yaml", expected, "one", "name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for task, path in paths.items():
         arguments: dict[str, Json] = {"method": method}
         if prior is not None:
             arguments["prior"] = list(prior)
         metadata = _metadata((index[task].cfg or {}).get("metadata"))
-        # A file's own keys replace those of what it includes, so the metadata are repeated. Without
-        # a tag: the harness's own would be replaced by one of these tasks alone.
+        # A file's keys replace the keys of the file that it includes, so the metadata are repeated.
+        # The tag is empty; otherwise it would replace the harness's tag by one of these tasks only.
         text = (
             f"include: {json.dumps(str(path.resolve()))}\n"
             f"task: {json.dumps(task)}\n"
@@ -314,7 +316,7 @@ def write_overlays(
 
 
 def _check_method(method: str, prior: Prior) -> None:
-    """Refuse now what would be refused when all documents have been asked."""
+    """Raises now for arguments that would otherwise raise after all documents are scored."""
     k = 2 if prior is None else len(prior)
     rows = np.arange(12 * k)
     scores = -1.0 - np.outer(rows, np.arange(2, k + 2)) % 5
@@ -322,7 +324,7 @@ def _check_method(method: str, prior: Prior) -> None:
 
 
 def _remove_overlays(folder: Path) -> None:
-    """Remove what an earlier call wrote, which would stand for tasks that are not asked for now."""
+    """Removes the overlays of an earlier call, which would replace tasks that are not named now."""
     for file in folder.glob("*.yaml"):
         text = file.read_text(encoding="utf-8", errors="replace")
         if text.startswith("include: ") and f"\nclass: !function {CLASS}\ntag: []\n" in text:
@@ -330,7 +332,7 @@ def _remove_overlays(folder: Path) -> None:
 
 
 def _leaf_tasks(name: str, index: Mapping[str, Any]) -> Iterator[str]:
-    """The tasks of a name: itself, the tasks of a group, or the tasks with a tag."""
+    """Yields the tasks of a name: the task itself, a group's tasks, or the tasks with a tag."""
     index_entry = index[name]
     if index_entry.kind.name in ("TASK", "PY_TASK"):
         yield name
@@ -342,21 +344,21 @@ def _leaf_tasks(name: str, index: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tasks_of_member(member: Any, index: Mapping[str, Any]) -> Iterator[str]:
-    """The tasks of what a group lists: a name, or a group or task with settings of its own."""
+    """Yields the tasks of a group's member: a name, or a group or task with its own settings."""
     if isinstance(member, dict):
         if member.get("group") not in index:
             for inner in list_at(member, "task"):
                 yield from _tasks_of_member(inner, index)
         member = member.get("group") or member.get("task")
-    # What a group defines itself has no YAML to include.
+    # A task that a group defines itself has no YAML to include.
     if isinstance(member, str) and member in index:
         yield from _leaf_tasks(member, index)
 
 
 def _reason_against(config: Mapping[str, Any]) -> str:
-    """Why a task cannot be corrected, "" where it can."""
+    """Returns the reason why a task cannot be corrected, or "" for a task that can be."""
     if "class" in config:
-        return "it has a class of its own"
+        return "it has its own class"
     kind = config.get("output_type", "generate_until")
     if kind != "multiple_choice":
         return f"its output type is {kind}"
@@ -364,6 +366,6 @@ def _reason_against(config: Mapping[str, Any]) -> str:
 
 
 def _metadata(metadata: Any) -> dict[str, Json]:
-    """A task's metadata as the harness reads them, without what JSON does not have."""
+    """Returns a task's metadata as plain JSON; other values become texts."""
     plain: dict[str, Json] = json.loads(json.dumps(object_at(metadata), default=str))
     return plain

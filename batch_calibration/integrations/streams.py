@@ -1,4 +1,4 @@
-"""A bias learned in one pass over Parquet files and removed in another."""
+"""Corrects Parquet files of any size: one pass learns the bias, another removes it."""
 
 import glob
 import time
@@ -31,50 +31,50 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_BATCH_ROWS = 2**16
-MAX_BATCH_BYTES = 2**25  # by the mean size of a row, where rows hold long texts
-KIND_ROWS = 1000  # of the first batch; with them each batch tells what kind of numbers it holds
-MAX_CONTEXTS = 100_000  # each has a bias in memory
+MAX_BATCH_BYTES = 2**25  # estimated from the mean size of a row, for rows with long texts
+KIND_ROWS = 1000  # rows of the first batch that help to recognize the kind of every batch's numbers
+MAX_CONTEXTS = 100_000  # Each has a bias in memory.
 
 
 class RowBatch(NamedTuple):
-    """A batch of rows that were kept."""
+    """A batch of rows, without dropped rows."""
 
     table: "pa.Table"  # all columns that were read
     scores: np.ndarray  # float64 [n, k], nats
-    contexts: np.ndarray  # int [n], which context each row is of
-    file: str  # what tells its file apart, "" where all files are one context
+    contexts: np.ndarray  # int [n], number of each row's context
+    file: str  # name of the file as a context, "" if all files are one context
 
 
 @dataclass
 class Source:
-    """Parquet files of one schema."""
+    """Parquet files with one schema."""
 
-    files: dict[Path, str]  # file -> what tells its contexts apart, "" where all are one
+    files: dict[Path, str]  # file -> its name as a context, "" if all files are one context
     schema: "pa.Schema"
     labels: tuple[str, ...]  # the columns of scores
     total: int  # rows in all files
     reading: Reading
     notes: tuple[str, ...]  # on which columns hold scores
-    first_scores: np.ndarray  # as they came, [`KIND_ROWS` at most, k]
-    # Its file and the values of its by columns -> number of a context, as far as read.
+    first_scores: np.ndarray  # unconverted, [`KIND_ROWS` at most, k]
+    # Name of the file and values of the `by` columns -> number of the context, for the rows read
     contexts: dict[tuple[str, ...], int] = field(default_factory=dict)
-    gaps: Gaps = field(default_factory=Gaps)  # of the rows read in the last pass
+    gaps: Gaps = field(default_factory=Gaps)  # missing labels of the rows read in the last pass
 
     @property
     def is_by_file(self) -> bool:
-        """True if each of several files is a context of its own."""
+        """True if each of several files is a separate context."""
         return any(self.files.values())
 
     @property
     def telling(self) -> list[str]:
-        """Columns that may tell models or tasks apart, and are nothing else."""
+        """Columns without another role that may name models or tasks."""
         named = {*self.labels, self.reading.gold, self.reading.ids, *self.reading.by}
         return [n for n in self.schema.names if n.lower() in CONTEXT_NAMES and n not in named]
 
     def batches(self, *, scores_alone: bool = False) -> Iterator[tuple[int, RowBatch]]:
-        """Each batch, and how many rows were read up to its end.
+        """Yields each batch with the number of rows read up to its end.
 
-        With `scores_alone` the columns that tell nothing of scores and contexts are left out.
+        With `scores_alone`, only the columns that determine scores and contexts are read.
         """
         rows_read, reading = 0, self.reading
         learned_from = [*self.labels, *reading.by, *self.telling, *filter(None, [reading.ids])]
@@ -88,24 +88,24 @@ class Source:
             rows_read += first_row
 
     def _check(self, table: "pa.Table", path: Path, first_row: int) -> RowBatch:
-        """Rows of a file from number `first_row` on, without those that are dropped."""
+        """Checks and converts the rows of a file from `first_row` on, and drops rows."""
         where = f"{path}, rows {first_row} to {first_row + table.num_rows - 1}"
         columns = arrow_columns(where, table.select(self.labels))
         scores = np.stack([np.asarray(columns[name], np.float64) for name in self.labels], axis=1)
         if self.reading.from_probs is None:
-            # Few rows at the end may look like probabilities by chance; the first ones tell.
-            where_both = f"{where}, and after these the first of {next(iter(self.files))}"
+            # A few last rows may look like probabilities by chance; the first rows prevent this.
+            where_both = f"{where}, followed by the first rows of {next(iter(self.files))}"
             to_nats(np.concatenate([scores, self.first_scores]), where_both, names=self.labels)
         else:
             scores = to_nats(scores, where, self.reading.from_probs)
-        # NaN is no error here: it may be a missing label.
+        # NaN is not an error here, because it may be a missing label.
         too_high = np.argwhere(scores > LARGEST)
         if len(too_high):
             row, label = too_high[0]
             raise InputError(
                 f"{where}: the score of {self.labels[label]!r} in row {first_row + row} is "
-                f"{scores[row, label]:g}, and one value like it decides the mean of its label; "
-                "score that row again."
+                f"{scores[row, label]:g}, and a single value of this size determines the mean of "
+                "its label; score that row again."
             )
         file_rows = first_row + np.arange(len(scores))
         imported = Imported(where, scores, self.labels, file_rows=file_rows)
@@ -116,11 +116,11 @@ class Source:
         return RowBatch(table, scores, self._number_contexts(table, path), self.files[path])
 
     def _number_contexts(self, table: "pa.Table", path: Path) -> np.ndarray:
-        """The number of each row's context; contexts not met before are added."""
+        """Returns the number of each row's context, and adds new contexts."""
         codes, keys = np.zeros(table.num_rows, np.int64), [(self.files[path],)]
         for name in self.reading.by:
             codes_of_column, cells = encode_cells(table[name])
-            # A batch has few different contexts, so that only these are looked up by their texts.
+            # A batch has few different contexts, so only these are looked up by their texts.
             pairs, codes = np.unique(codes * len(cells) + codes_of_column, return_inverse=True)
             split = [divmod(pair, len(cells)) for pair in pairs.tolist()]
             keys = [(*keys[first], text_of(cells[last])) for first, last in split]
@@ -128,13 +128,13 @@ class Source:
         if len(self.contexts) > MAX_CONTEXTS:
             raise InputError(
                 f"{path}: {', '.join(self.reading.by)} of {spell('by')} has more "
-                f"than {MAX_CONTEXTS:,} values; name a column that tells contexts apart, such as a "
-                "prompt."
+                f"than {MAX_CONTEXTS:,} values; name a column with one value per context, such as "
+                "a prompt."
             )
         return np.array(numbers, np.int64)[codes]
 
     def gold(self, rows: RowBatch) -> np.ndarray | None:
-        """The right label [n] of each row, -1 where unknown; None without a gold column."""
+        """Returns the gold label [n] of each row, -1 if unknown; None without a gold column."""
         if not self.reading.gold:
             return None
         codes, cells = encode_cells(rows.table[self.reading.gold])
@@ -143,10 +143,10 @@ class Source:
 
 
 def encode_cells(column: "pa.ChunkedArray") -> tuple[np.ndarray, list[object]]:
-    """Which of its different cells stands in each row [n] of a column, and these."""
+    """Encodes a column as the index [n] of each row's cell in a list of the distinct cells."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(column.type):  # whose nulls have no code
+    if pa.types.is_dictionary(column.type):  # A dictionary column has no code for null.
         column = column.cast(column.type.value_type)
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
@@ -155,7 +155,7 @@ def encode_cells(column: "pa.ChunkedArray") -> tuple[np.ndarray, list[object]]:
 def open_source(
     source: str | Path | Sequence[Path], reading: Reading, *, by_file: bool = False
 ) -> Source:
-    """The Parquet files of a name, a folder or a pattern; a few rows of the first are looked at."""
+    """Opens the Parquet files of a name, a folder or a pattern, and reads the first batch."""
     files = find_files(source)
     need_pyarrow(str(files[0]))
     from pyarrow import parquet
@@ -166,7 +166,7 @@ def open_source(
             own_schema = parquet.read_schema(path)
         schema = schema or own_schema
         if not own_schema.equals(schema):
-            got = f"others or of other types ({', '.join(own_schema.names)})"
+            got = f"other columns or types ({', '.join(own_schema.names)})"
             raise InputError.at(path, f"the columns of {files[0]} ({', '.join(schema.names)})", got)
         first_batch = first_batch or next(_read_batches(path), None)
     if first_batch is None:
@@ -176,7 +176,7 @@ def open_source(
     reading, gold_notes = recognize_gold(columns, reading)
     labels, notes = label_columns(where, columns, reading)
     for name in labels:
-        if not isinstance(columns[name], np.ndarray):  # as columns of numbers are
+        if not isinstance(columns[name], np.ndarray):  # Columns of numbers are arrays.
             kind = first_batch.schema.field(name).type
             raise InputError.at(where, f"numbers in column {name!r}", kind)
     if len(labels) < 2:
@@ -193,7 +193,7 @@ def open_source(
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """The rows of Parquet files, by their metadata alone."""
+    """Counts the rows of Parquet files from their metadata."""
     need_pyarrow(str(files[0]))
     from pyarrow import parquet
 
@@ -205,7 +205,7 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def find_files(source: str | Path | Sequence[Path]) -> list[Path]:
-    """The Parquet files of a name, a folder or a pattern."""
+    """Finds the Parquet files of a name, a folder or a pattern."""
     if not isinstance(source, str | Path):
         return list(source)
     path = Path(source)
@@ -214,61 +214,61 @@ def find_files(source: str | Path | Sequence[Path]) -> list[Path]:
     else:
         files = [path] if path.is_file() else sorted(map(Path, glob.glob(str(source))))
     if not files:
-        raise InputError.at(source, "Parquet files", "none of this name")
+        raise InputError.at(source, "Parquet files", "none with this name")
     return files
 
 
 def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.Table]":
-    """A file's rows in batches, however large its row groups are."""
+    """Yields the rows of a file in batches that do not depend on its row groups."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    # With a buffer, and not read ahead, a column is read page by page.
+    # With a buffer and without reading ahead, pyarrow reads a column page by page.
     options = {"buffer_size": 2**20, "pre_buffer": False}
     with arrow_errors(path), parquet.ParquetFile(path, **options) as file:
         metadata = file.metadata
         size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-        # As many rows as fit by their mean size.
+        # The mean size of a row determines how many rows fit.
         rows_that_fit = MAX_BATCH_BYTES * metadata.num_rows // max(size, 1)
         batch_rows = min(max(rows_that_fit, 1), MAX_BATCH_ROWS)
         for batch in file.iter_batches(batch_rows, columns=columns):
             yield pa.Table.from_batches([batch])
 
 
-PREDICTION = "prediction"  # the column of the label that the corrected scores favor
+PREDICTION = "prediction"  # column of the label with the largest corrected score
 FILE = "task"
 """Column of a row's file, if each file is a context; `task_` if another column has this name."""
-MAX_IDS = 50_000_000  # rows whose ids are compared; each takes 8 bytes
+MAX_IDS = 50_000_000  # maximum number of rows with compared ids, each of 8 bytes
 
 
 class Learned:
-    """Sums, extremes and ids of the rows of each context, batch by batch."""
+    """Sums, extremes and ids of the rows of each context, collected batch by batch."""
 
     def __init__(self, source: Source):
         k, ids = len(source.labels), source.reading.ids
         self.where = str(next(iter(source.files)))
         self.counts, self.sums = np.zeros(0), np.zeros((0, k))  # [contexts], [contexts, k]
-        # [contexts, 2], the least of all scores and the negative of the largest.
+        # [contexts, 2], the smallest score and the negative of the largest score
         self._extremes = np.zeros((0, 2))
         self._source = source
         self._hashes = np.zeros(source.total if ids else 0, np.int64)
         self._rows = 0
-        # A column and the number of a context -> the model or task there.
+        # Name of a column and number of a context -> the model or task in them
         self._told: dict[tuple[str, int], str] = {}
         if ids and source.total > MAX_IDS:
-            expected = f"{MAX_IDS:,} rows or fewer, for ids to be compared"
+            expected = f"at most {MAX_IDS:,} rows to compare their ids"
             remedy = f"leave {spell('ids')} out: all columns of the files are written anyway"
             raise InputError.at("", expected, f"{source.total:,}", remedy, "ids")
 
     def add(self, rows: RowBatch) -> None:
-        """Learn from a batch."""
+        """Adds the rows of a batch to the sums, extremes and ids."""
         number, context, scores = len(self._source.contexts), rows.contexts, rows.scores
-        # A batch may bring contexts that were not met before.
+        # A batch may contain new contexts.
         more = (0, number - len(self.counts)), (0, 0)
         self.counts = np.pad(self.counts, more[0]) + np.bincount(context, minlength=number)
         self.sums = np.pad(self.sums, more)
         for label in range(self.sums.shape[1]):
-            # bincount adds in float64, as float32 sums of many rows lose digits.
+            # bincount adds in float64; float32 sums of many rows lose digits.
             self.sums[:, label] += np.bincount(context, scores[:, label], minlength=number)
         self._extremes = np.pad(self._extremes, more, constant_values=np.inf)
         ends = np.stack([scores.min(axis=1), -scores.max(axis=1)], axis=1)
@@ -277,13 +277,13 @@ class Learned:
         if column := self._source.reading.ids:
             codes, cells = encode_cells(rows.table[column])
             texts = [text_of(cell) for cell in cells]
-            # RowBatch of several contexts may share an id.
+            # Rows of different contexts may share an id.
             keys = zip(context.tolist(), (texts[code] for code in codes), strict=True)
             self._hashes[self._rows : self._rows + len(codes)] = list(map(hash, keys))
             self._rows += len(codes)
 
     def _refuse_several(self, rows: RowBatch) -> None:
-        """Refuse several models or tasks in one context, in this batch and those before it."""
+        """Raises if one context has several models or tasks, in this batch and earlier ones."""
         for name in self._source.telling:
             codes, cells = encode_cells(rows.table[name])
             for pair in np.unique(rows.contexts * len(cells) + codes).tolist():
@@ -293,7 +293,7 @@ class Learned:
                     refuse_several(self.where, {name: (first, text)}, self._source.reading)
 
     def check(self) -> None:
-        """Refuse a context without rows or whose scores are all equal, and ids that stand twice."""
+        """Raises on a context without rows or with equal scores, and on repeated ids."""
         for key, context in self._source.contexts.items():
             where = ", ".join(filter(None, key)) or self.where
             if not self.counts[context]:
@@ -305,28 +305,28 @@ class Learned:
         hashes.sort()
         if repeated := int((hashes[1:] == hashes[:-1]).sum()):
             at = f"{self.where}, column {self._source.reading.ids!r}"
-            expected = "an id of its own for each row of a context"
-            got = f"{repeated:,} rows with the id of another"
+            expected = "a different id for each row of a context"
+            got = f"{repeated:,} rows with a repeated id"
             raise InputError.at(at, expected, got, f"keep one of them, or leave {spell('ids')} out")
 
 
 StreamProgress = Callable[[int, int, float], None]
-"""Rows done of all passes together, rows to do, and rows a second since the start."""
+"""Function of the finished rows of all passes, the rows to do, and the rows per second."""
 
 
 class Streamed(NamedTuple):
     """The results of correcting a stream.
 
     Attributes:
-        rows: rows written.
-        left_out: rows that were dropped for their missing labels.
+        rows: number of rows written.
+        left_out: number of rows that were dropped because of missing labels.
         label_names: k names.
-        bias: context -> the bias [k] that was removed, in nats; of one context under "".
-        before: share of the rows [k] for which each label was predicted.
-        after: the same of the corrected scores.
-        changed: rows whose prediction changed.
-        accuracy: of the scores and of the corrected ones, where right labels are known.
-        notes: what a reader of the numbers must know, in sentences.
+        bias: context -> the removed bias [k], in nats; a single context has the name "".
+        before: share of the rows [k] with each label predicted before the correction.
+        after: share of the rows [k] with each label predicted after the correction.
+        changed: number of rows with a changed prediction.
+        accuracy: accuracy before and after the correction, if gold labels are known.
+        notes: remarks that qualify the numbers, in sentences.
     """
 
     rows: int
@@ -351,27 +351,27 @@ def correct_stream(
     by_file: bool = False,
     progress: StreamProgress | None = None,
 ) -> Streamed:
-    """BC on Parquet of any size: s_ij - gamma b_j, b_j the mean of all rows of a context.
+    """Applies BC to Parquet files of any size: s_ij - gamma b_j, b_j the mean over a context.
 
-    One pass sums the scores in float64, the other removes their mean and writes, under the same
-    names, corrected scores and all other columns, and a column `prediction`. A batch is in memory
-    at a time.
+    The first pass sums the scores in float64. The second pass subtracts the mean and writes all
+    columns under their old names, with corrected scores, and a new column `prediction`. Only one
+    batch is in memory at a time.
 
     Args:
-        source: a Parquet file, a folder of them, a pattern such as "scores/*.parquet", or a list.
-        target: the Parquet file to write, whole or not at all.
-        reading: what is said of the columns; `by` tells contexts apart.
-        bias: [k] in nats, in order or by name, learned elsewhere, such as the mean of content-free
-            rows (CC); the rows are then read once.
+        source: a Parquet file, a folder, a pattern such as "scores/*.parquet", or a list of files.
+        target: the Parquet file to write; it is written completely or not at all.
+        reading: description of the columns; the columns `by` identify contexts.
+        bias: [k] in nats, in order or by name, learned elsewhere, for instance the mean over
+            content-free rows (CC); the rows are then read only once.
         strength: gamma.
-        target_prior: the share of each of the k labels one expects, in order or by name.
-        by_file: whether each file is a context of its own, which a column `task` then names, not
-            a part of one data set.
+        target_prior: expected share of each of the k labels, in order or by name.
+        by_file: makes each file a separate context, named in a new column `task`, instead of a part
+            of one data set.
         progress: called after each batch.
 
     Raises:
-        InputError: what a table in memory is refused for, with file and row; `target` is one of
-            the files read.
+        InputError: the errors of a table in memory, with file and row; a `target` that is one of
+            the input files.
     """
     opened = open_source(source, reading or Reading(), by_file=by_file)
     target = Path(target)
@@ -385,14 +385,14 @@ def correct_stream(
     total = opened.total * (1 if bias is not None else 2)
 
     def read_rows(rows_before: int, *, scores_alone: bool = False) -> Iterator[RowBatch]:
-        """The batches of a pass; `rows_before` were read in the pass before."""
+        """Yields the batches of a pass after another pass with `rows_before` rows."""
         for rows_read, rows in opened.batches(scores_alone=scores_alone):
             if not rows_before:
                 learned.add(rows)
             yield rows
             if progress:
                 done = rows_before + rows_read
-                progress(done, total, done / max(time.monotonic() - start, 1e-9))  # never 0 seconds
+                progress(done, total, done / max(time.monotonic() - start, 1e-9))  # not 0 seconds
         if not rows_before:
             learned.check()
 
@@ -413,21 +413,21 @@ def correct_stream(
 
 
 def _check_target(target: Path, source: Source) -> None:
-    """Refuse a target that is read, and columns whose names the output needs."""
+    """Raises if the target is an input file or a folder, or if the output needs a taken name."""
     if target.exists() and any(target.samefile(path) for path in source.files):
-        raise InputError.at(target, "a file that is not read at once", remedy="name another one")
+        raise InputError.at(target, "a file that is not an input", remedy="name another file")
     if target.is_dir():
         raise InputError.at(target, "a file to write", "a folder", "name a file in it")
     if PREDICTION in source.schema.names:
         raise InputError(
             f"{next(iter(source.files))}: has a column {PREDICTION!r}, which the corrected file "
-            "would have twice; rename it."
+            "also needs; rename it."
         )
 
 
 @jax.jit
 def _correct(state: Shift, scores: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Corrected scores, and the labels that the scores favored and now favor."""
+    """Returns the corrected scores, and the predicted labels before and after the correction."""
     corrected = apply(state, scores)
     return corrected, predict(scores), predict(corrected)
 
@@ -435,14 +435,14 @@ def _correct(state: Shift, scores: jax.Array) -> tuple[jax.Array, jax.Array, jax
 def _write(
     source: Source, target: Path, means: np.ndarray, strength: float, batches: Iterator[RowBatch]
 ) -> Streamed:
-    """Write the corrected scores of all rows; count what was predicted."""
+    """Writes the corrected scores of all rows and counts the predictions."""
     import pyarrow as pa
     from pyarrow import parquet
 
     k, size = len(source.labels), MAX_BATCH_ROWS
-    predicted, right = np.zeros((2, k)), np.zeros(2)  # rows before and after, by label and in all
+    predicted, right = np.zeros((2, k)), np.zeros(2)  # numbers of rows before and after correction
     rows_labeled = rows_changed = rows_written = 0
-    # Without the fields' metadata, as a table that is built anew has none.
+    # The fields have no metadata, because a newly built table has none.
     score_types = dict.fromkeys(source.labels, pa.float32())
     fields = [pa.field(f.name, score_types.get(f.name, f.type)) for f in source.schema]
     file_column = FILE
@@ -459,7 +459,7 @@ def _write(
     ):
         for rows in batches:
             n = len(rows.scores)
-            # Batches of one shape, of which one program is compiled.
+            # All batches have one shape, so that one program is compiled.
             scores, bias = np.zeros((2, size, k), np.float32)
             scores[:n] = rows.scores
             bias[:n] = means[rows.contexts] if len(means) > 1 else means
@@ -479,7 +479,7 @@ def _write(
                 columns[file_column] = pa.repeat(rows.file, n)
             columns[PREDICTION] = pa.DictionaryArray.from_arrays(after, list(source.labels))
             writer.write_table(pa.table(columns, schema=schema))
-    # Counted by the rows of the pass that wrote.
+    # The gaps count the rows of the pass that wrote the file.
     missing, is_named = source.reading.missing, bool(source.reading.labels)
     notes = (*source.notes, *source.gaps.notes(source.labels, missing, is_named=is_named))
     left_out, (before, after) = source.total - rows_written, predicted / rows_written

@@ -1,4 +1,4 @@
-"""The table of methods, the probes they learn from, their options, and what fits them."""
+"""The table of methods, their probes and options, and the functions that fit and run them."""
 
 from batch_calibration.methods.fitting import Blocks as Blocks
 from batch_calibration.methods.fitting import Corrected as Corrected

@@ -19,7 +19,7 @@ from batch_calibration.typing import Key, Labels, ProbeRows, Scores, State, Weig
 
 
 class Evidence(NamedTuple):
-    """A block of rows to learn from; a plain pair `(log_probs, labels)` serves as well.
+    """A block of rows to learn from; a plain pair `(log_probs, labels)` is accepted, too.
 
     Attributes:
         log_probs: [m k], in nats.
@@ -33,26 +33,26 @@ class Evidence(NamedTuple):
 
 
 Blocks = Mapping[str, Evidence | Sequence[ArrayLike | None]]
-"""Name -> a block of rows, an `Evidence` or the tuple of its parts."""
+"""Name -> a block of rows: an `Evidence`, or a tuple of its parts."""
 
 Result = TypeVar("Result")
-Arrays = TypeVar("Arrays")  # what a block is: an `Evidence`, or an array alone
+Arrays = TypeVar("Arrays")  # the type of a block: an `Evidence` or an array
 
 
 def make_calibrator(method: Method, *, floor: float | None = None, **options: object) -> Calibrator:
-    """The method with its options chosen, for arrays of jax or numpy.
+    """Returns the method with its options chosen, for arrays of jax or numpy.
 
     Args:
         method: a row of `METHODS`.
-        floor: scores below it, minus infinity too, are raised to it, in nats.
-        **options: what `METHODS[name].make` takes.
+        floor: lower scores, with minus infinity, are raised to it, in nats.
+        **options: the options of `METHODS[name].make`.
 
     >>> fit, apply = make_calibrator(METHODS["icl"], floor=-9.0)
     >>> rows = jnp.array([[-1.0, -jnp.inf]])
     >>> apply(fit(rows), rows).tolist()
     [[-1.0, -9.0]]
     """
-    # The factory for arrays of jax; `make` would read them again.
+    # The factory takes arrays of jax; `make` would read and check them again.
     calibrator = method.factory(**in_place(options))
     return calibrator if floor is None else floored(calibrator, floor)
 
@@ -64,29 +64,29 @@ def gather(
     *,
     arrays: ModuleType = jnp,
 ) -> Evidence:
-    """The rows a method learns from, the blocks of its probe in their order.
+    """Concatenates the blocks of a method's probe, in order: the rows that the method learns from.
 
-    Labels are kept of the blocks that its probe names as labeled; all others are hidden (-1): no
-    method may see the labels of the test rows.
+    The labels of a block are kept only if the probe lists the block as labeled. All other labels
+    become -1, because no method may see the labels of the test rows.
 
     Args:
         method: a row of `METHODS`.
         blocks: name -> its rows.
-        read: a `reader` where blocks hold arrays of other kinds than jax's and numpy's.
-        arrays: numpy, for a result on the host.
+        read: a `reader` for blocks with other arrays than jax's and numpy's.
+        arrays: the array module of the result; numpy keeps it on the host.
 
     Raises:
         InputError: a block that the method's probe names is missing.
     """
-    # Other blocks may be there too: callers give all of a context, most methods read one.
+    # `blocks` may hold more: callers pass all blocks of a context, and most methods read one.
     if not set(method.probe.blocks) <= set(blocks):
         missing = ", ".join(name for name in method.probe.blocks if name not in blocks)
         raise InputError(
             f"The probe '{method.probe.name}' reads the blocks {', '.join(method.probe.blocks)}; "
-            f"{missing} did not come, only {', '.join(blocks) or 'none'}: score the "
+            f"{missing} is missing; the blocks are {', '.join(blocks) or 'none'}: score the "
             f"missing inputs first."
         )
-    # A method without a probe still reads the number of labels from some rows.
+    # A method without a probe still needs some rows for the number of labels.
     names = method.probe.blocks or tuple(blocks)[:1]
     rows, labels, weights = [], [], []
     for name in names:
@@ -94,7 +94,7 @@ def gather(
         rows.append(arrays.asarray(block.log_probs))
         is_read = name in method.probe.labeled and block.labels is not None
         unknown = arrays.full(len(block.log_probs), -1, np.int32)  # [m]
-        # No method may see the labels of a block that its probe does not name as labeled.
+        # No method may see the labels of a block that its probe does not list as labeled.
         labels.append(arrays.asarray(block.labels if is_read else unknown, np.int32))
         present = arrays.ones(len(block.log_probs), np.float32)
         weights.append(present if block.weight is None else arrays.asarray(block.weight))
@@ -103,10 +103,10 @@ def gather(
 
 
 def reader(*sources: object) -> Callable[..., Evidence]:
-    """A function that reads blocks of arrays of any kind as arrays of jax, checked.
+    """Returns a function that reads and checks blocks with arrays of any kind.
 
     Args:
-        *sources: scores; the first frame among them settles the columns of all frames.
+        *sources: scores; the first frame among them gives the columns of all frames.
     """
     columns = next((names for source in sources if (names := names_of(source))), None)
 
@@ -119,11 +119,11 @@ def reader(*sources: object) -> Callable[..., Evidence]:
 def over_contexts(
     method: Method, function: Callable[[dict[str, Arrays]], Result], blocks: Mapping[str, Arrays]
 ) -> Result:
-    """A function of one context's blocks [m k], over the leading axis of blocks [c m k].
+    """Maps a function of one context's blocks [m k] over the leading axis of blocks [c m k].
 
     Args:
-        method: a `looped` one runs contexts sequentially, others run all together.
-        function: its results are stacked.
+        method: a `looped` method runs contexts sequentially; other methods are vmapped.
+        function: the function of one context; its results are stacked.
         blocks: name -> rows of all contexts.
     """
     over_all = partial(jax.lax.map, function) if method.looped else jax.vmap(function)
@@ -140,14 +140,14 @@ def fit(
     floor: float | None = None,
     **options: object,
 ) -> State:
-    """Learns a method's state from the blocks its probe names.
+    """Learns a method's state from the blocks of its probe.
 
     Args:
         method: a row of `METHODS`.
-        blocks: name -> `(log_probs[m k], labels[m] or None)`, or with a weight[m] as third.
-        key: a `jax.random` key, for methods that need one.
-        floor: scores below it are raised to it, in nats.
-        **options: what `METHODS[name].make` takes.
+        blocks: name -> `(log_probs[m k], labels[m] or None)`, optionally with weight[m] as third.
+        key: a `jax.random` key, for methods that need a key.
+        floor: lower scores are raised to it, in nats.
+        **options: the options of `METHODS[name].make`.
 
     Returns:
         The state, for the `apply` of `make_calibrator`.
@@ -162,7 +162,7 @@ def fit(
 
 
 class Corrected(NamedTuple):
-    """The state that a method learned, and the test scores without that bias."""
+    """The state that a method learned, and the corrected test scores."""
 
     state: State
     scores: Scores
@@ -178,7 +178,7 @@ def correct(
     floor: float | None = None,
     **options: object,
 ) -> Corrected:
-    """Learns from the blocks and removes the bias from `log_probs`: fit, then apply.
+    """Corrects `log_probs` with a bias learned from the blocks: fit, then apply.
 
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5]])
     >>> correct(METHODS["bc"], {"test": (rows, None)}, rows).scores.tolist()
@@ -197,16 +197,16 @@ def compare(
     key: Key | None = None,
     options: Mapping[str, Options] | None = None,
 ) -> dict[str, Corrected]:
-    """Many methods on many contexts: name -> state and scores[c n k] of the "test" block.
+    """Corrects the "test" block of many contexts by many methods: name -> state and scores[c n k].
 
-    Pure, so `jax.jit(compare, static_argnames="methods")` makes it one compiled call. Contexts
-    with fewer rows are padded, with weight 0.
+    The function is pure, so that `jax.jit(compare, static_argnames="methods")` compiles it as one
+    program. Pad contexts with fewer rows by rows of weight 0.
 
     Args:
         blocks: name -> `(log_probs[c m k], labels[c m] or None, weight[c m] or None)`.
-        methods: names from `METHODS`; by default those that need no key.
-        key: a `jax.random` key, if one of them needs it.
-        options: method -> what its `make` takes, such as `{"bc_running": {"batch_size": 8}}`.
+        methods: names from `METHODS`; by default the methods without a key.
+        key: a `jax.random` key, if a method needs it.
+        options: method -> options of its `make`, such as `{"bc_running": {"batch_size": 8}}`.
 
     >>> rows = jnp.array([[[-1.0, -3.0], [-2.0, -2.5]]])
     >>> compare({"test": (rows,)}, methods=("icl", "bc"))["bc"].scores.shape
@@ -215,7 +215,7 @@ def compare(
     contexts = {name: Evidence(*block) for name, block in blocks.items()}
     if "test" not in contexts:
         raise InputError(
-            f"compare corrects the block 'test', which did not come, only "
+            f"compare corrects the block 'test', which is missing; the blocks are "
             f"{', '.join(contexts) or 'none'}: name the rows to correct 'test'."
         )
     if methods is None:
@@ -224,12 +224,12 @@ def compare(
     corrected = {}
     for name in methods:
         method, chosen = get_method(name), (options or {}).get(name, {})
-        # Each block once: BC's probe is the test block.
+        # Each block only once: the test block is also BC's probe.
         read = dict.fromkeys(("test", *method.probe.blocks))
-        # A block that is not there is left to `gather`, whose sentence names the probe.
+        # `gather` refuses a missing block, because its message names the probe.
         named = {block: contexts[block] for block in read if block in contexts}
 
-        # The defaults bind this turn of the loop; jax calls the function later.
+        # The defaults bind the loop's current values, because jax calls the function later.
         def correct_one(
             blocks: dict[str, Evidence], method: Method = method, chosen: Options = chosen
         ) -> Corrected:

@@ -1,4 +1,4 @@
-"""Asks whether right labels fit the columns of scores."""
+"""A check whether gold labels match the columns of scores."""
 
 import warnings
 
@@ -10,34 +10,34 @@ from batch_calibration.methods.run import correct_context
 from batch_calibration.methods.table import METHODS
 
 FEWEST_LABELED_TO_ASK = 20
-"""Labeled rows below which nothing is asked about them."""
+"""The fewest labeled rows for a question."""
 LEAST_PROBABILITY = 1e-4
-"""The probability of so few right answers, by chance, below which a question is asked."""
+"""The significance level of a question: the chance of so few right answers must be below it."""
 
 
 def ask_about_order(scores: np.ndarray, gold: np.ndarray) -> str:
-    """Asks a question where the highest score is right less often than by chance; else "".
+    """Returns a question if the highest score is right less often than by chance, else "".
 
-    It is asked where that is so for the scores and for the scores without their bias (BC), so that
-    a bias alone does not raise it. Chance is 1 / k, or less where the predicted and the right
-    labels are distributed unlike each other.
+    The scores and the scores corrected by BC must both be worse than chance, so that a bias is not
+    a reason to ask. Chance is 1 / k, or less if the distributions of predicted and gold labels
+    differ.
 
     Args:
         scores: [n, k], in nats.
-        gold: [n], the right label's column, -1 where unknown.
+        gold: [n], the column of the gold label, -1 for unknown.
 
     >>> labels = np.arange(40) % 2
     >>> print(ask_about_order(2.0 * np.eye(2)[1 - labels], labels)[:62])
     The highest score is right for 0.0 % of 40 labeled rows, and f
     """
-    from scipy.special import bdtr  # the binomial distribution; takes a while to import
+    from scipy.special import bdtr  # the binomial distribution; imported late because it is slow
 
     rows, gold = np.asarray(scores, np.float64)[gold >= 0], np.asarray(gold)[gold >= 0]
     n, k = rows.shape
     if n < FEWEST_LABELED_TO_ASK:
         return ""
     shares, chances = [], []
-    for method in ("icl", "bc"):  # BC runs only where the scores themselves are in doubt
+    for method in ("icl", "bc"):  # BC runs only if the uncorrected scores are worse than chance
         corrected = rows
         if method == "bc":
             corrected = np.asarray(correct_context(METHODS["bc"], {"test": Evidence(rows)}).scores)
@@ -53,13 +53,13 @@ def ask_about_order(scores: np.ndarray, gold: np.ndarray) -> str:
     return (
         f"The highest score is right for {shares[0]:.1f} % of {n:,} labeled rows, and for "
         f"{shares[1]:.1f} % once the bias is removed, where chance is {min(chances):.1f} %; the "
-        f"lowest is right for {lowest:.1f} %. Are these losses, of which the lowest is the best "
+        f"lowest is right for {lowest:.1f} %. Are these losses, where the lowest is the best "
         "(give their negatives), or are the right labels shifted, such as counted from 1?"
     )
 
 
 def warn_about_order(scores: np.ndarray, gold: np.ndarray, where: str = "labels") -> None:
-    """Warns the user with the question of `ask_about_order`, for rows [..., n, k]."""
+    """Warns with the question of `ask_about_order`, if any, for scores [..., n, k]."""
     k = scores.shape[-1]
     if question := ask_about_order(scores.reshape(-1, k), np.asarray(gold).reshape(-1)):
         warnings.warn(f"{where}: {question}", stacklevel=callers_level())

@@ -1,4 +1,4 @@
-"""Options of methods by name: METHOD.OPTION=VALUE of flags and configs, and what is refused."""
+"""Options of methods: reads METHOD.OPTION=VALUE from flags and configs, and checks the values."""
 
 from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,12 @@ EXAMPLE = "bc_running.batch_size=8"
 
 
 def read_options(texts: Iterable[str]) -> dict[str, dict[str, object]]:
-    """Method -> option -> value, of texts METHOD.OPTION=VALUE.
+    """Reads strings METHOD.OPTION=VALUE as a mapping: method -> option -> value.
 
-    A text without `=` goes on with the value before it, so that a list that was cut at its commas
-    is read as it was written.
+    A string without `=` continues the value before it, because flags split a list at its commas.
 
     Raises:
-        InputError: a text of another form.
+        InputError: a string of another form.
 
     >>> read_options(["bc_running.batch_size=8", "bc.target_prior=0.8", "0.2"])
     {'bc_running': {'batch_size': 8}, 'bc': {'target_prior': (0.8, 0.2)}}
@@ -43,31 +42,31 @@ def read_options(texts: Iterable[str]) -> dict[str, dict[str, object]]:
 
 
 def _read_setting(text: str) -> object:
-    """A number, True, False or a tuple of them; any other text is a name.
+    """Reads a number, True, False or a tuple of these; any other string is a name.
 
     >>> _read_setting("0.5"), _read_setting("0.8,0.2"), _read_setting("raw")
     (0.5, (0.8, 0.2), 'raw')
     """
     try:
-        return literal_eval(text.strip())  # literals alone: no code is run
+        return literal_eval(text.strip())  # reads only literals: no code is run
     except (ValueError, SyntaxError):
-        # Python writes True; `true` and TRUE are what shells and configs write.
+        # Python writes True; shells and configs write `true` or TRUE.
         return {"true": True, "false": False}.get(text.strip().lower(), text.strip())
 
 
 def check_chosen(
     options: Mapping[str, Options] | None, methods: Sequence[str], labels: Iterable[int]
 ) -> dict[str, dict[str, object]]:
-    """Options that differ from the defaults, as each method takes them.
+    """Checks options and returns the values that differ from the defaults.
 
     Args:
         options: method -> option -> value.
-        methods: those that are run.
-        labels: each number of labels they are run on.
+        methods: the methods that run.
+        labels: the numbers of labels of the tasks.
 
     Raises:
-        InputError: a method that does not exist or is not run; what `check_options` and the method
-            itself refuse; an array, which no record can hold.
+        InputError: a method that does not exist or does not run; an option that `check_options` or
+            the method refuses; an array, which a record cannot hold.
     """
     numbers_of_labels = set(labels)
     changed_options = dict[str, dict[str, object]]()
@@ -77,17 +76,17 @@ def check_chosen(
             continue
         if name not in methods:
             raise InputError(
-                f"options: {name} has some and is not run; it is among the methods "
-                f"{', '.join(methods)} or needs none."
+                f"options: {name} has options but does not run; the methods are "
+                f"{', '.join(methods)}: add it, or remove its options."
             )
         plain = {option: _plain(name, option, setting) for option, setting in chosen.items()}
-        # A prior must fit the number of labels of every task that the method is run on.
+        # A prior must have the number of labels of every task that the method runs on.
         for k in numbers_of_labels:
             plain = check_options(name, factory, plain, k)
-        # The factory refuses names and counts; the floor is none of its options.
+        # The factory checks names and counts; `floor` is not an option of the factory.
         factory(**{option: plain[option] for option in plain if option != "floor"})
         parameters = signature(factory).parameters
-        # Defaults are left out, so that a record that names one equals a record that does not.
+        # Defaults are left out, so that records with an explicit default equal those without.
         is_default = {name for name in parameters if plain.get(name) == parameters[name].default}
         changed = {option: plain[option] for option in plain if option not in is_default}
         if changed:
@@ -98,7 +97,7 @@ def check_chosen(
 def with_common(
     options: Mapping[str, Options], methods: Iterable[str], common: Options
 ) -> dict[str, dict[str, object]]:
-    """Options of methods, with the common ones where a method takes them and names no others.
+    """Adds common options to each method that accepts them; its own options take precedence.
 
     >>> with_common({"bc": {"strength": 0.5}}, ["icl", "bc"], {"target_prior": (0.8, 0.2)})
     {'bc': {'target_prior': (0.8, 0.2), 'strength': 0.5}}
@@ -113,18 +112,18 @@ def with_common(
 
 
 def counted_shares(counts: object) -> tuple[float, ...]:
-    """Shares of labels by their counts [k], each label counted once more (Laplace's rule).
+    """Estimates shares of labels from their counts [k] by Laplace's rule.
 
     >>> counted_shares([3, 0])
     (0.8, 0.2)
     """
-    # No label may have share 0, whose logarithm is infinite.
+    # No label may have share 0, because its logarithm is infinite.
     shares = np.asarray(counts, np.float64) + 1.0
     return tuple((shares / shares.sum()).tolist())
 
 
 def _plain(method: str, option: str, chosen: object) -> object:
-    """A value that a record can hold: a sequence becomes a tuple."""
+    """Converts an option to a value that a record can hold; a sequence becomes a tuple."""
     is_list = isinstance(chosen, list | tuple)
     if is_list and all(isinstance(number, int | float) for number in chosen):  # type: ignore[attr-defined]
         return tuple(chosen)  # type: ignore[arg-type]

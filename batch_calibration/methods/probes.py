@@ -1,22 +1,22 @@
-"""Values that name what a method learns its bias from."""
+"""Probes: the rows from which methods learn their bias."""
 
 from typing import NamedTuple
 
 
 class Probe(NamedTuple):
-    """The inputs whose scores show a prompt's label bias, and what they cost.
+    """The inputs for a measurement of a prompt's label bias, and their cost.
 
     Attributes:
-        name: what people call it.
-        blocks: the blocks of a score table that feed `fit`, in order.
-        forwards: model calls beyond the test rows; 0 where the block's size says it: a labeled set,
-            the demonstrations, k for each question that is permuted.
+        name: the name in tables and messages.
+        blocks: the blocks of a score table that `fit` reads, in order.
+        forwards: the number of model calls beyond the test rows; 0 if it depends on the size of the
+            block: a labeled set, the demonstrations, or k for each permuted question.
         description: one clause for tables and reports.
-        labeled: blocks whose gold labels are read.
-        aligned: its block has one row, or a row for each test row, in their order.
-        in_orders: its block has two rows, or one for each label, for each test row: orders of its
-            options.
-        in_each_place: its block has each option of a question in each place.
+        labeled: the blocks with gold labels that `fit` reads.
+        aligned: True if its block has one row, or one row for each test row, in the same order.
+        in_orders: True if its block has, for each test row, two rows or one row per label, with
+            the options in different orders.
+        in_each_place: True if its block has each option of a question once in each place.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Probe(NamedTuple):
     in_each_place: bool = False
 
     def row_counts(self, rows: int, labels: int) -> tuple[int, ...]:
-        """The numbers of rows that its block may have for so many test rows; none: any number.
+        """Returns the allowed numbers of rows of its block; an empty tuple allows any number.
 
         >>> OPTION_ORDERS.row_counts(10, 4)
         (20, 40)
@@ -39,7 +39,7 @@ class Probe(NamedTuple):
         return (2 * rows, labels * rows) if self.in_orders else ()
 
     def describe_counts(self, rows: int, labels: int) -> str:
-        """`row_counts` in words.
+        """Describes `row_counts` in words.
 
         >>> DOMAIN_PREMISE.describe_counts(10, 4)
         'one row, or one for each of the 10 rows of scores'
@@ -75,7 +75,7 @@ DOMAIN_PREMISE = Probe(
 )  # fmt: skip
 LEFT_OUT = Probe(
     "demonstrations left out", ("looc",), 0,
-    # Of demonstrations the right labels are known.
+    # The gold labels of demonstrations are known.
     "each demonstration, taken out of the context and asked as the input", ("looc",),
 )  # fmt: skip
 PERMUTED_OPTIONS = Probe(
@@ -101,5 +101,5 @@ CONTENT_FREE_AND_LABELED = Probe(
     "N/A, the empty string and [MASK] in place of the input, and a labeled set", ("labeled",),
 )  # fmt: skip
 LABELED = Probe("labeled set", ("labeled",), 0, "a labeled set", ("labeled",))
-# It reads the same block as BATCH; the name says that the order of the rows matters.
+# It reads the same block as BATCH, but here the order of the rows matters.
 STREAM = Probe("stream", ("test",), 0, "mini-batches of the test rows as they come")

@@ -1,7 +1,7 @@
-"""The runner: methods on score tables, each table corrected by itself in compiled programs.
+"""The runner: applies methods to score tables, each table separately and in compiled programs.
 
-A program takes one context, padded to a size that its own number of rows decides. So what a method
-finds in a table does not depend, to the last bit, on the tables and methods it is run with.
+A program corrects one context, padded to a size that depends only on the number of its rows. So a
+table's results do not depend, to the last bit, on the other tables and methods of the run.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -25,16 +25,18 @@ from batch_calibration.scores import POOLED_AS, WHY_NO_LOG_PROBS, ScoreTable
 from batch_calibration.typing import Key
 
 OptionPairs = tuple[tuple[str, Any], ...]
-"""Options of one method, as a tuple: a compiled program is kept under it."""
+"""The options of one method as a tuple, which is part of the key of a compiled program."""
 LEVEL = "xla_backend_optimization_level"
 WITHOUT_EMITTERS: dict[str, Any] = {LEVEL: 0, "xla_cpu_use_fusion_emitters": False}
-"""For milliseconds of work: compiled in two thirds of the time, the same but for last bits."""
+"""Compiler options for short programs: they compile in two thirds of the time, and the results
+differ only in the last bits."""
 LOOP_LEVEL = 1
-"""For loops of seconds; the usual 2 takes the CPU's compiler longer and makes them no faster."""
+"""The optimization level for loops of seconds; the default 2 compiles longer on CPUs and runs no
+faster."""
 THREADS = 2
-"""Methods that work at once: one is traced or compiled while another one runs."""
+"""The number of methods at the same time: one is traced or compiled while another one runs."""
 FEWEST_PADDED_ROWS = 16
-"""Rows that shorter blocks are padded to, so that small probes share their programs."""
+"""The fewest rows of a padded block, so that small probes share their programs."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -43,9 +45,9 @@ class Corrections(NamedTuple):
     """A run of methods on tables.
 
     Attributes:
-        results: for each table, what the methods it allows learned and corrected, by name in the
-            order of `METHODS`; computed when it is read, and the next one meanwhile.
-        skipped: for each table, the methods that it rules out: name -> why.
+        results: for each table, method name -> state and corrected scores, in the order of
+            `METHODS`. A table is computed when it is read, while the next one is computed ahead.
+        skipped: for each table, the methods that it rules out: name -> reason.
         options: method -> options that differ from the defaults.
     """
 
@@ -68,19 +70,19 @@ def run_methods(
 
     Args:
         tables: score tables with a block "test".
-        methods: names from `METHODS`, all by default.
-        options: method -> what its `make` takes.
-        floor: scores below it are raised to it, in nats; None leaves them.
-        seed: of methods that start at random.
-        groups: for each table a value that those of one task share, whose labels are right equally
-            often; methods that pool contexts (`Method.together`) learn from all of them. None:
-            each table is alone.
-        common: for each table options of all methods that take them, such as the shares of its
-            labels (target_prior); `options` go before them.
+        methods: names from `METHODS`, by default all.
+        options: method -> options of its `make`.
+        floor: lower scores are raised to it, in nats; None leaves them unchanged.
+        seed: the seed of methods that start at random.
+        groups: for each table a value that is equal for tables of one task with the same label
+            shares. Methods that pool contexts (`Method.together`) learn from all tables of a group.
+            By default each table is a group.
+        common: for each table the options of all methods that accept them, such as the shares of
+            its labels (target_prior); `options` take precedence.
 
     Raises:
-        InputError: a method that does not exist; options that one does not take; tables of one
-            group with other labels.
+        InputError: a method that does not exist; options that a method does not accept; tables with
+            different labels in one group.
 
     >>> from batch_calibration.scores import make_block
     >>> table = ScoreTable({}, ("no", "yes"), {"test": make_block([[-1.0, -3.0], [-2.0, -2.5]])})
@@ -93,7 +95,7 @@ def run_methods(
     names = in_table_order(methods)
     chosen = check_chosen(options, names, {len(table.label_names) for table in tables})
     skipped = [find_skipped(table, names, chosen) for table in tables]
-    # Making a key takes a program of its own.
+    # A key is made only if needed, because this compiles another program.
     key = check_key(seed) if any(METHODS[name].needs_key for name in names) else None
 
     members = _members(tables, groups)
@@ -107,7 +109,7 @@ def run_methods(
     groups_begun = dict[tuple[str, Hashable], Future[dict[int, Corrected]]]()
 
     def begin(place: int) -> dict[str, Callable[[], Corrected]]:
-        """Send a table's methods to the threads: name -> what waits for its result."""
+        """Sends a table's methods to the threads: name -> function that waits for the result."""
         table, group = tables[place], members.get(place, ())
         own = chosen if common is None else with_common(chosen, names, common[place])
         blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
@@ -141,28 +143,28 @@ def run_methods(
 def _correct_members(
     tables: Sequence[ScoreTable], group: Sequence[int], *, method: Method, **settings: Any
 ) -> dict[int, Corrected]:
-    """`correct_group` for the tables at these places, by place."""
+    """Runs `correct_group` on the tables with these indices: index -> result."""
     corrected = correct_group(method, [tables[place] for place in group], **settings)
     return dict(zip(group, corrected, strict=True))
 
 
 def _take_result(group: Future[dict[int, Corrected]], place: int) -> Corrected:
-    """The result of one table of a group, which the group then no longer keeps in memory."""
+    """Removes one table's result from a group and returns it, which frees the group's memory."""
     return group.result().pop(place)
 
 
 def _members(
     tables: Sequence[ScoreTable], groups: Sequence[Hashable] | None
 ) -> dict[int, tuple[int, ...]]:
-    """For each table's place the places of all tables of its group."""
+    """Maps each table's index to the indices of its group."""
     places = dict[Hashable, list[int]]()
     for place, group in enumerate(groups or ()):
         places.setdefault(group, []).append(place)
         first = tables[places[group][0]]
         if tables[place].label_names != first.label_names:
-            expected = f"the labels of the others of {group!r}, {', '.join(first.label_names)}"
+            expected = f"the labels of the group {group!r}, {', '.join(first.label_names)}"
             got = ", ".join(tables[place].label_names)
-            remedy = "give each group tables of one task, its labels in one order"
+            remedy = "group only tables of one task, with labels in the same order"
             raise InputError.at(f"groups, table {place}", expected, got, remedy)
     return {place: tuple(places[group]) for place, group in enumerate(groups or ())}
 
@@ -174,15 +176,15 @@ def correct_group(
     options: Options | None = None,
     floor: float | None = None,
 ) -> list[Corrected]:
-    """`correct_context` for all contexts of one task, by a method that pools them.
+    """Corrects all contexts of one task with a method that pools them.
 
-    Where these are too few each is corrected alone.
+    If there are too few contexts to pool, each is corrected separately.
 
     Args:
         method: a row of `METHODS` with `together`.
-        tables: with a block "test", all of the same labels.
-        options: what `METHODS[name].make` takes.
-        floor: scores below it are raised to it, in nats.
+        tables: tables with a block "test", all with the same labels.
+        options: the options of `METHODS[name].make`.
+        floor: lower scores are raised to it, in nats.
     """
     tests = [table.blocks["test"].log_probs for table in tables]
     rows, weight = stack_contexts(tables, floor)
@@ -210,7 +212,7 @@ def correct_group(
 def stack_contexts(
     tables: Sequence[ScoreTable], floor: float | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The test rows of several tables [c n k] and their weights [c n], padded as blocks are."""
+    """Stacks the test rows of several tables [c n k] and their weights [c n], with padding."""
     tests = [table.blocks["test"].log_probs for table in tables]
     shape = (1 << (len(tests) - 1).bit_length(), padded_rows(max(map(len, tests))))
     rows = np.zeros((*shape, tests[0].shape[-1]), np.float32)
@@ -222,10 +224,10 @@ def stack_contexts(
 
 
 def have_same_rows(tables: Sequence[ScoreTable]) -> bool:
-    """True if row i is the same question in every table: by their ids and the digest of the rows.
+    """Checks whether row i is the same question in every table.
 
-    Ids that count rows tell nothing of two files, unless both name the digest. Rows of other right
-    labels are others.
+    The tables must have the same row ids, the same digest of the rows, and the same gold labels if
+    these are known. Ids that only count rows are not enough without a digest.
     """
     tests = [table.blocks["test"] for table in tables]
     labels = {test.labels.tobytes() for test in tests if (test.labels >= 0).all()}
@@ -236,7 +238,7 @@ def have_same_rows(tables: Sequence[ScoreTable]) -> bool:
 
 
 def task_of(table: ScoreTable) -> tuple[str, tuple[str, ...]]:
-    """A group for `run_methods`: the task and labels of a table; without a task it is alone."""
+    """Returns a group for `run_methods`: the task, or else the table's id, and the labels."""
     name = table.context.get(POOLED_AS) or table.context.get("task")
     return str(name or table.id), table.label_names
 
@@ -250,17 +252,17 @@ def correct_context(
     floor: float | None = None,
     key: Key | None = None,
 ) -> Corrected:
-    """`correct` for one context of numpy arrays, in one compiled program.
+    """Corrects one context of numpy arrays, as `correct` does, in one compiled program.
 
-    Its operations would else be compiled one by one for each number of rows.
+    Without it, the operations would be compiled one by one for each number of rows.
 
     Args:
         method: a row of `METHODS`.
-        blocks: name -> its rows; blocks that the method does not read are left alone.
-        log_probs: [n, k], the rows to correct; the block "test" by default.
-        options: what `METHODS[name].make` takes.
-        floor: scores below it are raised to it, in nats.
-        key: a `jax.random` key, for methods that need one.
+        blocks: name -> its rows; blocks that the method does not read are ignored.
+        log_probs: [n, k], the rows to correct; by default the block "test".
+        options: the options of `METHODS[name].make`.
+        floor: lower scores are raised to it, in nats.
+        key: a `jax.random` key, for methods that need a key.
 
     Returns:
         Scores [n, k], and a state whose arrays of rows may be padded.
@@ -288,8 +290,8 @@ def correct_context(
 def pad_context(
     method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray
 ) -> tuple[Evidence, np.ndarray]:
-    """The rows that a method learns from and those to correct, both padded."""
-    # A method without a probe learns nothing, and the rows tell it how many labels there are.
+    """Pads the rows that a method learns from and the rows to correct."""
+    # A method without a probe only reads the number of labels from the rows.
     learned = gather(method, blocks, arrays=np) if method.probe.blocks else Evidence(rows)
     count = _padded_count(method, len(learned.log_probs), *rows.shape)
     return pad_rows(learned, count), np.asarray(pad_rows(Evidence(rows)).log_probs)
@@ -305,28 +307,28 @@ def _correct(
 
 
 def _hashable(setting: object) -> object:
-    """An option as tuples and Python's numbers: start means, for one, may be an array."""
+    """Converts an option, such as an array of start means, to nested tuples of numbers."""
     nested = setting.tolist() if hasattr(setting, "tolist") else setting
     return tuple(map(_hashable, nested)) if isinstance(nested, list | tuple) else nested
 
 
 def _padded_count(method: Method, count: int, rows: int, labels: int) -> int:
-    """Rows that a method learns from, once padded.
+    """Computes the padded number of rows that a method learns from.
 
-    They stay as many as the rows to correct, or a number for each of these, or a number for each
-    label, where they were: a method may read them by their place.
+    A method may read rows by position. So the padded number stays a multiple of the padded rows to
+    correct if the probe has rows for each of these, and otherwise a multiple of the labels.
     """
     if method.probe.blocks == ("test",) or not method.probe.blocks:
         return padded_rows(count)
     if method.probe.row_counts(rows, labels) and not count % rows:
         return count // rows * padded_rows(rows)
     if method.in_order and count % labels:
-        return count  # `fit` refuses them, or takes the one row that there is
+        return count  # `fit` refuses this number of rows, or the probe is a single row
     return labels * padded_rows(-(-count // labels))
 
 
 def padded_rows(count: int) -> int:
-    """The next power of two, and 16 at least.
+    """Rounds a number of rows up to a power of two, at least 16.
 
     >>> padded_rows(3), padded_rows(500)
     (16, 512)
@@ -335,7 +337,7 @@ def padded_rows(count: int) -> int:
 
 
 def pad_rows(block: Evidence, count: int | None = None) -> Evidence:
-    """A block [m k] with so many rows, by default `padded_rows`: others have label -1 and weight 0.
+    """Pads a block [m k] to `count` rows, by default `padded_rows`, with label -1 and weight 0.
 
     Blocks of different lengths then share compiled programs.
 
@@ -355,16 +357,16 @@ def pad_rows(block: Evidence, count: int | None = None) -> Evidence:
 
 
 def jit_quickly(function: Function, *static: str) -> Function:
-    """`jax.jit` for milliseconds of work, compiled in two thirds of the time.
+    """Compiles a function of milliseconds of work like `jax.jit`, in two thirds of the time.
 
     Args:
-        function: of module level, as its compiled programs are kept.
+        function: a function of module level, because its compiled programs are cached.
         *static: the names of its static arguments.
     """
     return cast(Function, _jit(function, static, 0))
 
 
-@cache  # one for each function, which keeps its compiled programs
+@cache  # keeps each jitted function, and with it the compiled programs
 def _jit(function: Callable[..., Any], static: tuple[str, ...], level: int) -> Callable[..., Any]:
     options = _quick_options() if level == 0 else {LEVEL: level}
     return jax.jit(function, static_argnames=static, compiler_options=options)
@@ -372,7 +374,7 @@ def _jit(function: Callable[..., Any], static: tuple[str, ...], level: int) -> C
 
 @cache
 def _quick_options() -> dict[str, Any]:
-    """Compiler options of `WITHOUT_EMITTERS`, reduced to those that this XLA accepts."""
+    """Returns the compiler options `WITHOUT_EMITTERS`, or only the level if XLA refuses them."""
     try:
         jax.jit(lambda: 0.0).lower().compile(WITHOUT_EMITTERS)
     except jax.errors.JaxRuntimeError:
@@ -383,12 +385,12 @@ def _quick_options() -> dict[str, Any]:
 def find_skipped(
     table: ScoreTable, methods: Sequence[str], options: Mapping[str, Options] | None = None
 ) -> dict[str, str]:
-    """Methods that a table's blocks, labels or kind of scores rule out: name -> why.
+    """Finds the methods that a table's blocks, labels or kind of scores rule out: name -> reason.
 
     Args:
-        table: with a block "test".
+        table: a table with a block "test".
         methods: names from `METHODS`.
-        options: method -> its options, which may make it need what it does not by default.
+        options: method -> its options, which may make it need log-probabilities.
 
     >>> from batch_calibration.scores import make_block
     >>> table = ScoreTable({}, ("no", "yes"), {"test": make_block([[-1.0, -3.0]])})
@@ -414,7 +416,7 @@ def find_skipped(
             reasons[name] = (
                 f"it needs log-probabilities over the whole vocabulary, and {why_no_log_probs}"
             )
-        # Two orders of three options or more do not bring each option into each place.
+        # Two orders of three or more options do not put each option in each place.
         if method.probe.in_each_place and k > 2 and _has_two_orders(table):
             reasons[name] = (
                 "its questions have two orders (option_orders), and it reads all of them"
@@ -423,16 +425,16 @@ def find_skipped(
 
 
 def _has_two_orders(table: ScoreTable) -> bool:
-    """True if its permuted questions have their options in two orders."""
+    """Checks whether the permuted questions of a table have their options in two orders."""
     block = table.blocks.get("permutations")
     options = block.spec.get("options") if block is not None else None
     return isinstance(options, dict) and options.get("option_orders") == "two"
 
 
 def _why_no_log_probs(table: ScoreTable) -> str:
-    """Why the scores are no log-probabilities, "" where they are: as their scorer says.
+    """Returns the reason why the scores are not log-probabilities, "" if they are.
 
-    The values of a table that names no scorer of ours are looked at.
+    The scorer of a table decides; the values decide if the scorer is not one of this package.
     """
     identity = _scorer_of(table)
     if identity.get("logits_only"):
@@ -444,7 +446,7 @@ def _why_no_log_probs(table: ScoreTable) -> str:
 
 
 def holds_cosines(table: ScoreTable) -> bool:
-    """True if its scores are cosines, scaled or not: as their scorer says, else by their values."""
+    """Checks whether a table's scores are cosines, scaled or not, by its scorer or its values."""
     kind = str(_scorer_of(table).get("kind"))
     if kind in WHY_NO_LOG_PROBS:
         return kind == "dual_encoder"

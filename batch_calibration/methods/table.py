@@ -41,33 +41,32 @@ Group = Literal["paper", "variant", "unlabeled", "labeled"]
 
 
 class Method(NamedTuple):
-    """A way to correct label bias, and all that is special about it.
+    """A method that corrects label bias, and its properties.
 
     Attributes:
-        probe: what the bias is learned from.
-        factory: options -> `Calibrator`, of arrays alone; `make` is the same for users.
-        source: where the method is from; "after" a publication says, behind the colon, what
-            differs from it, so that its numbers differ from the published ones.
-        group: the table it stands in: "paper" for a method of the paper's comparison, "variant"
-            for a published variant of one, "unlabeled" for a correction beyond the paper that
-            needs no labels, "labeled" for one that does.
-        most_labels: how many labels it can tell apart, None for any number.
-        needs_log_probs: its predictions depend on how probable a row's labels are together, so
-            that scores known up to a constant per row (bare logits, cosines) do not do.
-        needs_log_probs_if: an option and its value with which they do too.
-        needs_key: `fit` draws at random and takes a `jax.random` key.
-        in_order: its predictions depend on the order of the probe rows.
-        own_rows: it corrects the rows that it learned from, in their order, and no others.
-        looped: contexts and probe sizes run sequentially (lax.map): vmapped they do not fit in
-            memory.
-        keeps_bias: its state is a `Shift` whose bias goes into records.
-        has_curve: its `Shift` holds a curve, the metric at each strength.
-        over_probe_sizes: its accuracy is measured with probes of several sizes, where that is
-            asked for.
-        together: for contexts [c m k] of one task what `factory` is for one of them; None where
-            others of the task tell nothing.
-        averages: it gives each row one answer, from all contexts of its task with the same rows; a
-            context that has no others is skipped.
+        probe: the rows from which the bias is learned.
+        factory: options -> `Calibrator`, for arrays of jax and numpy; users call `make`.
+        source: the publication of the method. For "after ...: ...", the text behind the colon is
+            the difference from the publication, which changes its numbers.
+        group: the table that lists it: "paper" for a method of the paper's comparison, "variant"
+            for a published variant of one, "unlabeled" for a correction beyond the paper without
+            labels, "labeled" for a correction with labels.
+        most_labels: the largest number of labels, None for any number.
+        needs_log_probs: True if its predictions depend on the total probability of a row's labels,
+            so that scores known up to a constant per row (bare logits, cosines) are not enough.
+        needs_log_probs_if: an option and the value that makes `needs_log_probs` true.
+        needs_key: True if `fit` draws at random and needs a `jax.random` key.
+        in_order: True if its predictions depend on the order of the probe rows.
+        own_rows: True if it corrects only the rows that it learned from, in their order.
+        looped: True if contexts and probe sizes run sequentially (lax.map), because vmapped they
+            do not fit into memory.
+        keeps_bias: True if its state is a `Shift` with a bias that records keep.
+        has_curve: True if its `Shift` holds a curve, the metric at each strength.
+        over_probe_sizes: True if its accuracy can be measured with probes of several sizes.
+        together: the function that learns from all contexts [c m k] of a task together, as
+            `factory` does from one; None for a method that uses no other contexts.
+        averages: True if it gives each row one answer from all contexts of its task with the same
+            rows; a single context is skipped.
     """
 
     probe: probes.Probe
@@ -89,16 +88,16 @@ class Method(NamedTuple):
 
     @property
     def make(self) -> Callable[..., Calibrator]:
-        """Options -> `Calibrator` whose functions take lists, tensors and frames too."""
+        """The factory for users: its calibrators also accept lists, tensors and frames."""
         return _reading(self.factory)
 
     @property
     def over_stream(self) -> bool:
-        """True if it corrects rows as they come, so that accuracy is measured by rows seen."""
+        """True if it corrects a stream, so that accuracy is measured by the number of rows seen."""
         return self.in_order and self.own_rows
 
     def needs_log_probs_with(self, options: Options | None = None) -> bool:
-        """True if with these options it needs log-probabilities (see `needs_log_probs`)."""
+        """Checks whether it needs log-probabilities with these options (see `needs_log_probs`)."""
         if self.needs_log_probs or self.needs_log_probs_if is None:
             return self.needs_log_probs
         option, setting = self.needs_log_probs_if
@@ -106,7 +105,7 @@ class Method(NamedTuple):
 
 
 def in_place(options: Mapping[str, object]) -> dict[str, object]:
-    """Options whose shares of labels are in the order of columns: known by index, not by name."""
+    """Returns options with the target prior as a list, if it maps column indices to shares."""
     shares = options.get("target_prior")
     if shares is None:
         return dict(options)
@@ -115,8 +114,8 @@ def in_place(options: Mapping[str, object]) -> dict[str, object]:
 
 @cache
 def _reading(factory: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
-    """The same factory of calibrators that read arrays of any kind."""
-    # A partial has no name and docstring of its own; the function inside has.
+    """Returns the factory with calibrators that read arrays of any kind."""
+    # A partial has no name and docstring, but the function inside has.
     described = factory
     while isinstance(described, partial):
         described = described.func
@@ -125,7 +124,7 @@ def _reading(factory: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
     def make(**options: object) -> Calibrator:
         return reads_arrays(factory(**in_place(options)))
 
-    # Whoever asks for the signature gets the options that a partial leaves open.
+    # `inspect.signature` then lists the options that a partial leaves open.
     make.__wrapped__ = factory
     return make
 
@@ -140,7 +139,7 @@ _SCALING = "Guo et al. 2017, arXiv:1706.04599, sec. 4.2"
 
 _PULLED_SCALING = f"after {_SCALING}: a penalty pulls toward BC"
 
-_mean_shift = partial(shift, estimate=mean_log_prob)  # CC, DC and BC differ in their probes alone
+_mean_shift = partial(shift, estimate=mean_log_prob)  # CC, DC and BC differ only in their probes
 
 _variant = partial(Method, group="variant")
 _unlabeled = partial(Method, group="unlabeled")
@@ -169,7 +168,7 @@ METHODS: dict[str, Method] = {
         probes.BATCH_AND_LABELED, learned_shift, f"{_PAPER}, eq. 4",
         keeps_bias=True, has_curve=True
     ),
-    # A mini-batch is corrected once, as it comes.
+    # A mini-batch is corrected once, when it arrives.
     "bc_running": Method(
         probes.STREAM, running_shift, f"{_PAPER}, eq. 3, each mini-batch corrected as it comes",
         in_order=True, own_rows=True
@@ -192,7 +191,7 @@ METHODS: dict[str, Method] = {
         "after Cho and Inoue 2025, arXiv:2501.15708 (StaICC), p - mean p: the mean is of all rows, "
         "not of each 128 in turn"
     ),
-    # The mean of the others differs from row to row.
+    # The mean of the other rows differs from row to row.
     "bc_loo": _variant(
         probes.BATCH, leave_one_out, "BC, each row by the mean of the others", own_rows=True
     ),
@@ -246,7 +245,7 @@ METHODS: dict[str, Method] = {
         "after Lipton et al. 2018, arXiv:1802.03916: BC predicts, weights are pulled to 1",
         keeps_bias=True
     ),
-    # Other probes of what a prompt prefers.
+    # Other probes of a prompt's preferences.
     # Probe row i belongs to test row i.
     "pmi": _unlabeled(
         probes.DOMAIN_PREMISE, premise_shift, "Holtzman et al. 2021, arXiv:2104.08315",
@@ -289,7 +288,7 @@ METHODS: dict[str, Method] = {
 
 
 def in_table_order(names: Iterable[str] | None) -> list[str]:
-    """Returns the methods of these names in the order of the table; None is all of them.
+    """Returns the names of methods in the order of the table, by default all.
 
     Raises:
         InputError: as in `get_method`.
@@ -301,10 +300,10 @@ def in_table_order(names: Iterable[str] | None) -> list[str]:
 
 
 def get_method(name: str) -> Method:
-    """The method of that name.
+    """Returns the method of that name.
 
     Raises:
-        InputError: there is none; the sentence offers the nearest name.
+        InputError: an unknown name; the message suggests the nearest name.
 
     >>> get_method("bc").probe.name
     'batch'

@@ -19,10 +19,9 @@ from batch_calibration.errors import InputError, callers_level
 from batch_calibration.typing import AnyArray
 
 MIN_ROWS_WITHOUT_WARNING = 10
-"""Rows below which a warning says so. Accuracy on all rows with a bias learned from 2, 10, 50 of
-them, and from all: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subject), 21.1, 23.9,
-24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (few_rows.py in the history at
-fe6aacd)."""
+"""The fewest rows without a warning. Accuracy on all rows with a bias learned from 2, 10, 50 and
+all rows: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subject), 21.1, 23.9, 24.6, 24.8 %
+(BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (few_rows.py in the history at fe6aacd)."""
 
 
 def check_scores(
@@ -37,28 +36,28 @@ def check_scores(
     bound: object = None,
     beside_others: bool = False,
 ) -> np.ndarray:
-    """Log-probabilities [..., n, k] as float32, or a sentence that says what is wrong.
+    """Checks scores [..., n, k] and returns them as float32, in nats.
 
-    Values lie within `arrays.LARGEST` nats of 0. Rows of 64 bits beyond 16,384 nats come back as
-    their differences (see `arrays.keep_differences`), unless a floor is given.
+    Values must lie within `arrays.LARGEST` nats of 0. Rows of 64 bits beyond 16,384 nats are
+    returned as differences (see `arrays.keep_differences`), unless a floor is given.
 
     Args:
         scores: array-like, in nats.
-        where: what to call them in the sentence.
-        labels: k, where it is already known.
-        floor: if given, minus infinity and sentinels below are let through; the calibrator raises
-            them to `floor` nats.
-        from_probs: whether probabilities come; None finds out and refuses what are neither
-            log-probabilities nor scores of another kind (see `arrays.find_scale`). False, for
-            scores that were read before, takes all.
-        columns: of a frame, the columns that hold the scores.
-        missing: if given, what the scores of labels that were not returned become.
-        bound: with it, the least log-probability returned for each row.
-        beside_others: other rows of the same call are scores of another kind, such as logits.
+        where: the name of the scores in messages.
+        labels: k, if it is already known.
+        floor: if given, minus infinity and low sentinels are accepted; the calibrator raises them
+            to `floor` nats.
+        from_probs: True for probabilities. None detects the scale and refuses numbers that are
+            neither log-probabilities nor scores of another kind (see `arrays.find_scale`). False
+            accepts all numbers, for scores that were read before.
+        columns: the names of a frame's score columns.
+        missing: the treatment of labels that were not returned, if any (see `arrays.Missing`).
+        bound: with `missing`, the lowest log-probability returned for each row.
+        beside_others: True if other rows of the same call are logits or the like.
 
     Raises:
         InputError: not real numbers, not [n, k], empty, one label, another k, NaN, an infinity, a
-            sentinel; a floor that is none; an array whose values `jax.jit` hides.
+            sentinel; an invalid floor; an array traced by `jax.jit`.
 
     >>> check_scores([[-1.0, -2.0]]).shape
     (1, 2)
@@ -66,7 +65,7 @@ def check_scores(
     if floor is not None:
         check_floor(floor)
     array = _host(numbers.read_scores(scores, where, columns), where)
-    # float64 stays, so that sentinels beyond float32 are still told from infinities.
+    # float64 is kept, so that sentinels beyond float32 differ from infinities.
     array = array.astype(np.promote_types(array.dtype, np.float32))
     if array.ndim < 2:
         expected = "an array [n, k], one row per input and one column per label"
@@ -74,14 +73,14 @@ def check_scores(
     if array.size == 0:
         remedy = "give the scores of at least one input"
         raise InputError.at(where, "at least one row and one label", f"shape {array.shape}", remedy)
-    # The softmax over one label is 1 whatever its score is.
+    # The softmax over one label is 1 for any score.
     if array.shape[-1] == 1:
         raise InputError.at(where, "at least 2 labels", "1 column", "give one column per label")
     if labels is not None and array.shape[-1] != labels:
         expected = f"{labels} columns, one per label as in scores"
         raise InputError.at(where, expected, f"{array.shape[-1]}", "score the same labels")
     names = columns or (column_names(scores) if is_frame(scores) else ())
-    # First, as `missing` and `bound` are in nats.
+    # Converted first, because `missing` and `bound` are in nats.
     array = to_nats(array, where, from_probs, names=names, beside_others=beside_others)
     for note in note_fillers(array) if from_probs is None else ():
         warnings.warn(f"{where}: {note}", stacklevel=callers_level())
@@ -93,17 +92,17 @@ def check_scores(
             bound = np.asarray(numbers.read_numbers(bound, "bound", expected, BOUND))
         array = missing_scores.fill_every_row(array, missing, bound, where)
     elif bound is not None:
-        raise InputError("bound: it is read with missing= alone; give missing='least' too.")
+        raise InputError("bound: it is used only with missing=; give missing='least' too.")
     missing_scores.refuse_unusable(array, where, is_floored=floor is not None)
     if floor is None:
         array = keep_differences(array)
-    # What is beyond float32 becomes minus infinity here, which the floor raises.
+    # Numbers beyond float32 become minus infinity here, and the floor raises them.
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 
 
 def _host(array: AnyArray, where: str) -> np.ndarray:
-    """The array as numpy has it, whose values can be looked at."""
+    """Converts an array to numpy, so that its values can be checked; refuses traced arrays."""
     if isinstance(array, jax.core.Tracer):
         expected = "an array whose values can be checked"
         remedy = "use the pure pair there, fit, apply = METHODS[name].make()"
@@ -112,22 +111,22 @@ def _host(array: AnyArray, where: str) -> np.ndarray:
 
 
 def no_log_probs(scores: np.ndarray) -> str:
-    """Why scores [..., n, k] can be no log-probabilities of k texts, "" where they can.
+    """Returns the reason why scores [..., n, k] cannot be log-probabilities, "" if they can.
 
-    The probabilities of texts that exclude each other sum to at most 1.
+    The probabilities of mutually exclusive labels sum to at most 1.
 
     >>> no_log_probs(np.log([[0.5, 0.2], [0.9, 0.8]]))
     'the probabilities of row 1 sum to 1.7'
     """
-    # exp(50) is far above 1 already, and exp(800) would overflow.
+    # Clipped, because exp(50) is far above 1 already and exp(800) would overflow.
     sums = np.exp(np.minimum(scores, 50.0), dtype=np.float64).sum(axis=-1).reshape(-1)
     row = int(sums.argmax())
-    # 1e-3 for rounding
+    # 1e-3 allows for rounding.
     return f"the probabilities of row {row} sum to {sums[row]:.3g}" if sums[row] > 1 + 1e-3 else ""
 
 
 def look_like_cosines(scores: np.ndarray) -> bool:
-    """True if all scores lie within 1 of 0 and they can be no log-probabilities.
+    """Checks whether all scores lie between -1 and 1 and cannot be log-probabilities.
 
     >>> look_like_cosines(np.array([[0.31, 0.28]])), look_like_cosines(np.array([[-0.9, -0.6]]))
     (True, False)
@@ -136,10 +135,10 @@ def look_like_cosines(scores: np.ndarray) -> bool:
 
 
 def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> np.ndarray:
-    """Label indices as int32, one per row of `scores`; -1 means unknown.
+    """Checks label indices, one per row of `scores`, and returns them as int32; -1 means unknown.
 
     Raises:
-        InputError: not whole numbers, another length, an index that names no label, no known label.
+        InputError: not integers, another length, an index without a label, no known label.
 
     >>> check_labels([0, -1], np.zeros((2, 3))).tolist()
     [0, -1]
@@ -153,22 +152,22 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
     if len(unknown):
         context = tuple(int(i) for i in unknown[0])
         at = f" in context {context}" if context else ""
-        expected = f"at least one known label{at}; all {array.shape[-1]} came as -1, unknown"
+        expected = f"at least one known label{at}; all {array.shape[-1]} are -1, unknown"
         raise InputError.at(where, expected, remedy="give the label of at least one row")
     return array.astype(np.int32)
 
 
 def check_floor(floor: float) -> None:
-    """Refuses a floor, in nats, that is not a finite number below 0."""
+    """Raises InputError unless the floor, in nats, is a finite number below 0."""
     if _shape(floor) != () or not -LARGEST <= floor < 0:  # () is the shape of one number
         raise InputError(
             where="floor", expected="a finite number of nats below 0", got=repr(floor),
-            remedy="give the least log-probability to tell apart, such as floor=-100.0, not "
+            remedy="give the lowest log-probability that matters, such as floor=-100.0, not "
                 f"below {-LARGEST:g}",
         )  # fmt: skip
 
 
-# Annotation of an option -> what fits it, and how a sentence calls that.
+# Annotation of an option -> a check of its value, and the expected kind in words.
 _KINDS: dict[type, tuple[Callable[[object], bool], str]] = {
     bool: (lambda option: isinstance(option, bool | np.bool_), "True or False"),
     int: (lambda option: isinstance(option, int | np.integer), "a whole number"),
@@ -180,26 +179,26 @@ _KINDS: dict[type, tuple[Callable[[object], bool], str]] = {
 def check_options(
     method: str, make: Callable[..., Calibrator], options: Mapping[str, object], labels: int
 ) -> dict[str, object]:
-    """Options as `make` takes them: known, of the right kind, and for the right number of labels.
+    """Checks options and returns them: each must be known, of the right kind, and for k labels.
 
-    `floor` is an option of every method, checked with the scores; `make` itself refuses names and
-    counts it cannot use.
+    `floor` is an option of every method and is checked with the scores. `make` checks names and
+    counts.
 
     Args:
-        method: what to call it in the sentence.
-        make: options -> calibrator; its annotations say of what kind each option is. What a
-            `functools.partial` has set is no option.
-        options: what it shall be given.
+        method: the name of the method in messages.
+        make: options -> calibrator; its annotations give the kinds of the options. Arguments that a
+            `functools.partial` has set are not options.
+        options: the options to check.
         labels: k.
 
     Raises:
-        InputError: an unknown option, one of another kind, a prior or start means not for k labels.
+        InputError: an unknown option, an option of another kind, or an array for another k.
     """
     if not options:
         return {}
     annotated = inspect.unwrap(make)
     already_set = {"floor"}
-    # Annotations are those of the function inside; what a partial has set is not asked for.
+    # The annotations are on the function inside the partials.
     while isinstance(annotated, partial):
         already_set, annotated = already_set | set(annotated.keywords), annotated.func
     parameters = dict(inspect.signature(make).parameters)
@@ -213,7 +212,7 @@ def check_options(
         if option not in parameters:
             raise InputError.unknown(f"option of {method}", option, (*parameters, "floor"))
         kind = kinds.get(option)
-        # A prior and start means have checks of their own below.
+        # A prior and start means have separate checks below.
         if kind not in _KINDS:
             continue
         fits, expected = _KINDS[kind]
@@ -237,7 +236,7 @@ def _check_prior(prior: object, labels: int) -> None:
         if (shares >= 0).all() and abs(shares.sum() - 1) <= 1e-3:
             return
     expected = f"{labels} shares of at least 0 that sum to 1, one per label"
-    remedy = "give the share of each label among the test rows, 0 for one never right"
+    remedy = "give the share of each label among the test rows, 0 for a label that is never right"
     raise InputError.at("target_prior", expected, f"{prior!r}", remedy)
 
 
@@ -255,19 +254,19 @@ def _check_start_means(means: object, labels: int) -> None:
 def _check_expected_bias(bias: object, labels: int) -> None:
     if bias is not None and _shape(bias) != (labels,):
         expected = f"{labels} finite numbers in nats, one per label"
-        remedy = "give the bias that few rows are shrunken to"
+        remedy = "give the bias toward which the estimate is shrunken"
         raise InputError.at("expected_bias", expected, f"{bias!r}", remedy)
 
 
 def _check_counts(counts: object, labels: int) -> None:
     if counts is not None and (_shape(counts) != (labels,) or np.min(np.asarray(counts)) < 0):
         expected = f"{labels} numbers from 0 on, one per label"
-        remedy = "give how often each label was counted"
+        remedy = "give the count of each label"
         raise InputError.at("counts", expected, f"{counts!r}", remedy)
 
 
 def _shape(option: object) -> tuple[int, ...] | None:
-    """The shape of an array of real numbers that are finite as float32; None of anything else."""
+    """Returns the shape of an array of finite float32 numbers, None for anything else."""
     try:
         array = np.asarray(numbers.read_numbers(option, "", "", ""))
     except InputError:
@@ -277,7 +276,7 @@ def _shape(option: object) -> tuple[int, ...] | None:
 
 
 def warn_of_few_rows(method: str, reads: Sequence[str], rows: int, where: str = "scores") -> None:
-    """Warns the user where a method that reads the batch has few rows of it."""
+    """Warns if a method that reads the batch has few rows."""
     if "test" not in reads or rows >= MIN_ROWS_WITHOUT_WARNING:
         return
     warning = f"{method} learns its bias from {rows} rows, which is rough"

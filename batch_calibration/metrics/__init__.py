@@ -1,4 +1,4 @@
-"""The table of metrics, their intervals, and decision boundaries."""
+"""Metrics, their confidence intervals, and decision boundaries."""
 
 from batch_calibration.calibration.base import predict
 from batch_calibration.calibration.objective import accuracy, balanced_accuracy, macro_f1

@@ -10,7 +10,9 @@ from batch_calibration.typing import Margin, Plane, State
 
 
 def plane(low: float, high: float, size: int) -> Plane:
-    """A square of points (s0, s1), [size size 2], from `low` to `high` nats; s0 on the first axis.
+    """Returns a square grid of points (s0, s1), [size size 2], from `low` to `high` nats.
+
+    s0 varies along the first axis.
 
     >>> plane(-2.0, 0.0, 3)[2, 0].tolist()
     [0.0, -2.0]
@@ -20,20 +22,20 @@ def plane(low: float, high: float, size: int) -> Plane:
 
 
 def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> Margin:
-    """By how much label 0 beats label 1 at each point: apply(state, s)_0 - apply(state, s)_1.
+    """Computes the margin of label 0 over label 1: apply(state, s)_0 - apply(state, s)_1.
 
-    The boundary is its zero contour. For a shift that is the line s0 - s1 = gamma (b0 - b1), which
-    in probabilities is a rotation about the origin, p0 = p1 (phat0 / phat1)^gamma (Table 1 and
-    Fig. 2 of the paper); for PC it is the curve log N(x; mu_0, Sigma_0) = log N(x; mu_1, Sigma_1),
-    x the point normalized over the two labels.
+    The decision boundary is the zero contour of the margin. For a shift it is the line s0 - s1 =
+    gamma (b0 - b1). In probabilities this is a rotation about the origin, p0 = p1 (phat0 /
+    phat1)^gamma (Table 1 and Fig. 2 of the paper). For PC it is the curve log N(x; mu_0, Sigma_0) =
+    log N(x; mu_1, Sigma_1), where x is the point normalized over the two labels.
 
     Args:
         calibrator: any method.
-        state: what its `fit` returned, for two labels.
+        state: the result of its `fit`, for two labels.
         points: (s0, s1) in nats, [... 2]; for a plane of probabilities give their logarithms.
 
     Raises:
-        InputError: the points have not two coordinates.
+        InputError: points without exactly two coordinates.
 
     >>> from batch_calibration.calibration.shift import shift
     >>> bc = shift()

@@ -19,33 +19,33 @@ Metric = Callable[..., jax.Array]
 
 OF_GAIN = (-1.0, 1.0)
 OF_ACCURACY = (0.0, 0.0, 1.0, 1.0)
-"""Rows that `over_rows` adds."""
+"""Pseudo-rows that `over_rows` appends for gains and for accuracies (Agresti-Coull)."""
 
 
 class Estimate(NamedTuple):
-    """A share of rows, or a difference of two, and the ends of its interval."""
+    """A share of rows, or a difference of two shares, and the ends of its confidence interval."""
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        """In %: value [low, high]."""
+        """Formats the estimate in %: value [low, high]."""
         return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
     @property
     def points(self) -> str:
-        """As `str`, with signs: of a difference."""
+        """The estimate of a difference as a string in %, with signs."""
         return f"{100 * self.value:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
 
     @property
     def beyond_noise(self) -> int:
-        """1 where the whole interval is above 0, -1 where it is below, 0 where 0 is inside."""
+        """The sign of the interval: 1 above 0, -1 below 0, and 0 if the interval contains 0."""
         return int(self.low > 0) - int(self.high < 0)
 
 
 def deviation(samples: np.ndarray) -> np.ndarray:
-    """The sample's standard deviation over the first axis, by n - 1; 0 of one value.
+    """Computes the sample standard deviation over the first axis (n - 1), 0 for a single value.
 
     >>> deviation(np.array([40.0, 50.0, 60.0])).item()
     10.0
@@ -64,18 +64,18 @@ def bootstrap_interval(
     draws: int = 1000,
     level: float = 0.95,
 ) -> tuple[Scalar, Scalar]:
-    """The percentile bootstrap interval of a metric: rows drawn with replacement, `draws` times.
+    """Computes the percentile bootstrap interval of a metric.
 
-    Only labeled rows of positive weight are drawn, as many as there are.
+    Each draw resamples the labeled rows of positive weight, with replacement.
 
     Args:
-        metric: one of `METRICS`, or another function of scores, labels and weight.
-        scores: [n k], or predicted labels [n] where the metric takes these.
+        metric: a metric of `METRICS`, or another function of scores, labels and weight.
+        scores: [n k], or predicted labels [n] if the metric accepts them.
         labels: [n]; -1 means unknown.
         key: an int seed or a `jax.random` key.
         weight: [n]; 0 means absent.
-        draws: how many times rows are drawn.
-        level: what share of the draws lies between both ends.
+        draws: the number of bootstrap draws.
+        level: the confidence level.
 
     Returns:
         The lower and the upper end.
@@ -85,7 +85,7 @@ def bootstrap_interval(
     >>> low <= 0.5 <= high
     True
     """
-    # A metric that takes predicted labels is marked; the others refuse these in `read_rows`.
+    # Metrics that accept predicted labels have this mark; for the others `read_rows` refuses them.
     are_answers = hasattr(metric, "takes_predictions")
     rows = numbers.read_labeled(scores, labels, weight, are_answers=are_answers)
     low, high = _bootstrap(metric, numbers.check_key(key), *rows, draws=draws, level=level)
@@ -106,7 +106,7 @@ def _bootstrap(
     rows = labels.shape[0]
     weights = known_weight(scores, labels, weight)  # [n], 0 for unknown labels
     present = weights > 0
-    # Present rows first, so that a draw below their number is one of them.
+    # Present rows first, so that an index below their number is a present row.
     order = jnp.argsort(~present, stable=True).astype(jnp.int32)
     count = jnp.sum(present).astype(jnp.int32)  # rows present
 
@@ -125,17 +125,18 @@ def _bootstrap(
 def accuracy_interval(
     share: float | np.ndarray, rows: int | np.ndarray, *, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The interval of an accuracy of Agresti and Coull (1998, The American Statistician 52(2)).
+    """Computes the confidence interval of an accuracy by Agresti and Coull.
 
-    With two rows right and two wrong added, m = (n share + 2) / (n + 4), it is
-    m -+ z sqrt(m (1 - m) / (n + 4)), z the normal quantile: that of `over_rows` for one draw. The
-    percentile bootstrap holds an accuracy of 0.9 of 10 rows in 65 % of the cases, this in 93 % or
-    more from 10 rows on.
+    With two right and two wrong pseudo-rows, m = (n share + 2) / (n + 4), the interval is
+    m -+ z sqrt(m (1 - m) / (n + 4)), where z is the normal quantile (Agresti and Coull 1998, The
+    American Statistician 52(2)). It equals the interval of `over_rows` for one draw. For an
+    accuracy of 0.9 and 10 rows, the percentile bootstrap has a coverage of 65 %; the coverage of
+    this interval is 93 % or more from 10 rows on.
 
     Args:
         share: the accuracy, of any shape.
-        rows: n, how many labeled rows it is of.
-        level: how often the interval shall hold the accuracy.
+        rows: n, the number of labeled rows.
+        level: the confidence level.
 
     >>> [round(float(end), 3) for end in accuracy_interval(0.5, 100)]
     [0.404, 0.596]
@@ -157,19 +158,20 @@ def gain_interval(
     *,
     level: float = 0.95,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The interval of the difference of two accuracies on the same rows, in closed form.
+    """Computes the confidence interval of the difference of two accuracies on the same rows.
 
-    With one row more of each kind, p = (won + 1) / (n + 2) and q = (lost + 1) / (n + 2):
-    p - q -+ z sqrt((p + q - (p - q)^2) / (n + 2)), z the normal quantile (Bonett and Price 2012,
-    Journal of Educational and Behavioral Statistics 37(4)). The percentile bootstrap of the rows,
-    which it tends to with ever more rows, takes 4 rows won and none lost for a gain, which a fair
-    coin brings in 1 of 8 trials; here it takes 6, as in McNemar's exact test.
+    With one pseudo-row of each kind, p = (won + 1) / (n + 2) and q = (lost + 1) / (n + 2), it is
+    p - q -+ z sqrt((p + q - (p - q)^2) / (n + 2)), where z is the normal quantile (Bonett and Price
+    2012, Journal of Educational and Behavioral Statistics 37(4)). With many rows it approaches the
+    percentile bootstrap. For few rows the bootstrap is too narrow: it calls 4 rows won and 0 lost a
+    gain, although a fair coin gives 4 equal results in 1 of 8 trials. This interval requires 6 rows
+    won, as McNemar's exact test does.
 
     Args:
-        won: rows that turn from wrong to right, of any shape.
-        lost: rows that turn from right to wrong.
-        rows: n, how many labeled rows there are.
-        level: how often the interval shall hold the difference.
+        won: the number of rows that turn from wrong to right, of any shape.
+        lost: the number of rows that turn from right to wrong.
+        rows: n, the number of labeled rows.
+        level: the confidence level.
 
     Returns:
         The lower and the upper end, in shares of the rows.
@@ -179,14 +181,14 @@ def gain_interval(
     """
     from scipy.special import ndtri
 
-    n = np.asarray(rows, np.float64) + 2  # a row more of each kind
+    n = np.asarray(rows, np.float64) + 2  # one pseudo-row of each kind
     p, q = (np.asarray(won, np.float64) + 1) / n, (np.asarray(lost, np.float64) + 1) / n
     reach = ndtri(0.5 + level / 2) * np.sqrt((p + q - (p - q) ** 2) / n)
     return np.maximum(p - q - reach, -1.0), np.minimum(p - q + reach, 1.0)
 
 
 def accuracy_of(hits: np.ndarray) -> Estimate:
-    """The share of rows that are right, with its interval, two rows right and two wrong added.
+    """Estimates the share of right rows, with the interval of `accuracy_interval`.
 
     >>> print(accuracy_of(np.array([True, False, True, True])))
     75.0 [29.0, 96.0]
@@ -197,7 +199,7 @@ def accuracy_of(hits: np.ndarray) -> Estimate:
 
 
 def gain_of(before: np.ndarray, after: np.ndarray) -> Estimate:
-    """The difference of two accuracies on the same rows, with its interval.
+    """Estimates the difference of two accuracies on the same rows, with `gain_interval`.
 
     >>> print(gain_of(np.zeros(60, bool), np.arange(60) < 30))
     50.0 [35.2, 61.6]
@@ -209,21 +211,22 @@ def gain_of(before: np.ndarray, after: np.ndarray) -> Estimate:
 
 
 def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.95) -> Estimate:
-    """The mean of s draws of demonstrations, all tested on the same n rows, and its interval.
+    """Estimates the mean over s draws of demonstrations that are tested on the same n rows.
 
-    Two kinds of chance are added in squares. Which demonstrations were drawn: t sd / sqrt(s) of the
-    draws' means, Student's t of s - 1 degrees of freedom, nothing of one draw. Which rows are
-    tested: z sd / sqrt(n) of the rows' means over the draws, less what is left of both (the
-    residual of rows x draws), which the first holds already. t over the draws alone takes the rows
-    for all there are: where an outcome is alike in all draws, it misses the mean far too often
-    (`test_intervals_hold_the_gain` measures both). Five draws do not make 280 rows of 56.
+    The half-width of the interval is the root of a sum of two squares. The first term is the error
+    from the draw of demonstrations: t sd / sqrt(s) of the draws' means, with Student's t of s - 1
+    degrees of freedom, and 0 for one draw. The second is the error from the sample of rows:
+    z sd / sqrt(n) of the rows' means over draws, without the residual of rows x draws, because the
+    first term contains it already. The first term would not suffice: it treats the rows as the
+    whole population, and misses the mean far too often if a row has the same outcome in all draws
+    (`test_intervals_hold_the_gain` measures both). Five draws of 56 rows are not 280 rows.
 
     Args:
         outcomes: [s n], each row's outcome in each draw.
-        added: rows that are added, so that a few rows that happen to agree are no certainty:
-            `OF_GAIN` makes it `gain_interval`, `OF_ACCURACY` the interval of Agresti and Coull
-            (1998, The American Statistician 52(2)), both of one draw.
-        level: how often the interval shall hold the mean.
+        added: pseudo-rows, so that a few rows that agree by chance do not look certain. For one
+            draw `OF_GAIN` gives the interval of `gain_interval`, and `OF_ACCURACY` the interval of
+            Agresti and Coull (1998, The American Statistician 52(2)).
+        level: the confidence level.
 
     >>> over_rows([[1, 0, 0, -1]], OF_GAIN).points
     '+0.0 [-65.3, +65.3]'
@@ -238,25 +241,25 @@ def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.9
     rows = np.concatenate([draws.mean(axis=0), added])  # [n + rows added]
     variance = float(rows.var() / len(rows))
     drawn = 0.0
-    # The residual of rows x draws is in the draws' means already.
+    # The draws' means already contain the residual of rows x draws.
     if s > 1:
         residual = draws - draw_means - draws.mean(axis=0) + draws.mean()
         variance -= float((residual**2).sum() / ((s - 1) * max(n - 1, 1)) / (s * n))
         drawn = float(stdtrit(s - 1, tail) * deviation(draw_means[:, 0]) / np.sqrt(s))
     reach = float(np.hypot(ndtri(tail) * np.sqrt(max(variance, 0.0)), drawn))
     middle = float(rows.mean())
-    # Rows that are added lie at the ends of the metric's range.
+    # The pseudo-rows lie at the ends of the metric's range.
     low, high = max(middle - reach, min(added)), min(middle + reach, max(added))
     return Estimate(float(draws.mean()), low, high)
 
 
 def over_tasks(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean over tasks, whose errors have nothing to do with one another.
+    """Estimates the mean over tasks with independent errors.
 
-    How far the tasks' intervals reach is added in squares and divided by their number. It is the
-    interval of the mean over these tasks; of other tasks it says nothing. It is cautious: a task's
-    interval of five draws reaches 2.8 standard errors, and the mean of many needs only 2, so
-    that of 13 tasks it holds the mean in 98 to 99 % of the cases (`test_intervals_over_tasks`).
+    The half-width is the root of the sum of the tasks' squared half-widths, divided by the number
+    of tasks. The interval is for the mean over these tasks and not for other tasks. It is
+    conservative: for five draws a task's half-width is 2.8 standard errors, and a mean of many
+    tasks needs only 2. For 13 tasks the coverage is 98 to 99 % (`test_intervals_over_tasks`).
 
     >>> over_tasks([Estimate(0.5, 0.25, 0.75), Estimate(0.5, 0.5, 0.5)])
     Estimate(value=0.5, low=0.375, high=0.625)
@@ -277,18 +280,18 @@ def balanced_accuracy_interval(
     draws: int = 10_000,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """The percentile interval of balanced accuracy by a bootstrap stratified by label.
+    """Computes the percentile interval of balanced accuracy by a bootstrap stratified by label.
 
-    Each label's rows are drawn with replacement among themselves, so that no label vanishes from a
-    draw: of its n rows Binomial(n, recall) are right, which needs no rows to be drawn.
+    Each label's rows are resampled separately, so that every label is in every draw. The number of
+    right rows among a label's n rows is Binomial(n, recall), and is drawn directly.
 
     Args:
         scores: [n k], or predicted labels [n].
         labels: [n]; -1 means unknown.
         weight: [n]; 0 means absent, 1 present.
         key: an int seed or a `jax.random` key.
-        draws: how many draws.
-        level: what share of the draws lies between both ends.
+        draws: the number of bootstrap draws.
+        level: the confidence level.
 
     >>> balanced_accuracy_interval([0, 0, 1, 0], [0, 0, 1, 1])
     (0.5, 1.0)
@@ -312,7 +315,7 @@ def mean_recall_interval(
     draws: int = 10_000,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """The interval of `balanced_accuracy_interval` from the recall [k] and rows [k] of each label.
+    """Computes `balanced_accuracy_interval` from each label's recall [k] and number of rows [k].
 
     >>> mean_recall_interval(np.array([1.0, 0.5]), np.array([2, 2]), np.random.default_rng(0))
     (0.5, 1.0)
@@ -323,19 +326,20 @@ def mean_recall_interval(
     return float(low), float(high)
 
 
-MIN_PROMPTS = 3  # of fewer prompts the change of their standard deviation is not known
+MIN_PROMPTS = 3  # with fewer prompts, the change of their standard deviation is unknown
 
 
 def gain_over_prompts(outcomes: np.ndarray, *, level: float = 0.95) -> Estimate:
-    """The mean gain over prompts, and its interval over prompts, seeds and rows.
+    """Estimates the mean gain over prompts, with an interval over prompts, seeds and rows.
 
-    Seeds are averaged first: ten templates with five seeds each are ten prompts. The seeds are the
-    same draws for all prompts, so what they may add by chance is no smaller for more prompts:
-    t sd / sqrt(s) of their means is added in squares to the interval of `over_rows`.
+    Seeds are averaged first: ten templates with five seeds each are ten prompts. All prompts share
+    the draws of the seeds, so that the error from these draws does not shrink with more prompts.
+    The square of t sd / sqrt(s) of the seeds' means is added to the squared half-width of
+    `over_rows`.
 
     Args:
         outcomes: [p s n], right after the correction less right before, prompts x seeds x rows.
-        level: how often the interval shall hold the mean.
+        level: the confidence level.
 
     >>> gain_over_prompts(np.array([[[1.0, 0, 0, 0]], [[0, 0, 1, 1]]])).value
     0.375
@@ -356,21 +360,21 @@ def gain_over_prompts(outcomes: np.ndarray, *, level: float = 0.95) -> Estimate:
 def change_of_deviation(
     before: np.ndarray, after: np.ndarray, *, level: float = 0.95
 ) -> Estimate | None:
-    """The standard deviation over prompts of the accuracy after a correction, less that before.
+    """Estimates how a correction changes the standard deviation of accuracy over prompts.
 
-    Below 0 the correction makes the choice of the prompt matter less. A prompt's accuracy is its
-    mean over seeds. The interval is of the jackknife, which leaves out a prompt, a seed, or a row
-    at a time: t sd of the first two, with Student's t of p - 1 and s - 1 degrees of freedom, and
-    z sd of the last, added in squares. Prompts, seeds and rows are the same on both sides, so
-    what both lack cancels.
+    If the change is below 0, the choice of the prompt matters less after the correction. A prompt's
+    accuracy is its mean over seeds. The interval is a jackknife that leaves out one prompt, one
+    seed or one row at a time. Its squared half-width is the sum of the squares of t sd for prompts
+    and for seeds, with Student's t of p - 1 and s - 1 degrees of freedom, and of z sd for rows.
+    Both sides have the same prompts, seeds and rows, so that common errors cancel.
 
     Args:
-        before: [p s n], prompts x seeds x rows, 1.0 where a row is right.
-        after: the same after the correction.
-        level: how often the interval shall hold the change.
+        before: [p s n], prompts x seeds x rows, 1.0 for a right row.
+        after: [p s n], the same after the correction.
+        level: the confidence level.
 
     Returns:
-        None of fewer than `MIN_PROMPTS` prompts or two rows.
+        The change, or None for fewer than `MIN_PROMPTS` prompts or fewer than two rows.
 
     >>> before = np.array([[[1.0, 0, 0, 0]], [[1, 1, 0, 0]], [[1, 1, 1, 1]]])
     >>> round(change_of_deviation(before, np.ones((3, 1, 4))).value, 3)
@@ -385,13 +389,13 @@ def change_of_deviation(
     sides = before, after
 
     def change_without(axis: int) -> np.ndarray:
-        """The change where one prompt, seed or row is left out, for each of them."""
+        """Computes the change without one prompt, seed or row, for each of them."""
         size = before.shape[axis]
         deviations = []
         for side in sides:
             if axis == 0:
                 means = side.mean(axis=(1, 2))
-                # [p - 1, p]: all prompts but one, for each.
+                # [p - 1, p]: for each prompt, all other prompts.
                 means_left = means[np.nonzero(~np.eye(p, dtype=bool))[1].reshape(p, p - 1)].T
             else:
                 sums = side.mean(axis=3 - axis)  # [p, s] or [p, n]

@@ -1,4 +1,4 @@
-"""Risk and coverage of confident answers, and answers that flip with the order of options."""
+"""Risk and coverage of confident answers, and answers that depend on the order of options."""
 
 import jax
 import jax.numpy as jnp
@@ -12,26 +12,27 @@ from batch_calibration.errors import InputError
 from batch_calibration.metrics.intervals import Estimate, accuracy_of
 from batch_calibration.typing import Labels, ProbeRows, Scalar, Weight
 
-ACCEPTED_ERROR = 0.05
+ACCEPTED_ERROR = 0.05  # the risk of `coverage_at_5`
 
 
 def _risk_and_coverage(
     scores: ProbeRows, labels: Labels, weight: Weight | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Risk and coverage where each row is the least sure that is answered, and weights; [n] each.
+    """Computes risk [n] and coverage [n] at each row's confidence as threshold, and weights [n].
 
-    A row's confidence is max_j P_ij; rows of equal confidence are answered together.
+    A row's confidence is max_j P_ij. Rows at or above the threshold are answered, so that rows of
+    equal confidence are answered together. The results are sorted by confidence, highest first.
     """
     weights = known_weight(scores, labels, weight)
     confidence = jnp.max(jnp.exp(label_normalized(scores)), axis=-1)
-    # Absent rows may hold NaN: they go last and weigh nothing.
+    # Absent rows may hold NaN: they are last and have weight 0.
     confidence = jnp.where(weights > 0, confidence, -1.0)
     order = jnp.argsort(-confidence, stable=True)
     wrong = (favored(scores) != labels).astype(jnp.float32)[order]
     sorted_weights = weights[order]
     answered = jnp.cumsum(sorted_weights)
     mistaken = jnp.cumsum(jnp.where(sorted_weights > 0, sorted_weights * wrong, 0.0))
-    # The last row that is as sure: all of a tie are in or out.
+    # The last row of equal confidence, because ties are answered together.
     last = jnp.searchsorted(-confidence[order], -confidence[order], side="right") - 1
     coverage = answered[last]
     risk = mistaken[last] / jnp.where(coverage > 0, coverage, 1.0)
@@ -41,10 +42,10 @@ def _risk_and_coverage(
 
 @reads_rows
 def aurc(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The area under the risk-coverage curve, 0 to 1, the less the better.
+    """Computes the area under the risk-coverage curve, 0 to 1; lower is better.
 
-    The mean over rows of the share of wrong answers among the rows at least as sure as this one:
-    Geifman and El-Yaniv 2017, arXiv:1705.08500; confidence is max_j P_ij.
+    This is the mean over rows of the share of wrong answers among the rows with at least the row's
+    confidence max_j P_ij (Geifman and El-Yaniv 2017, arXiv:1705.08500).
 
     >>> scores = jnp.array([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]])
     >>> round(aurc(scores, jnp.array([0, 1, 0])).item(), 4)
@@ -56,20 +57,20 @@ def aurc(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Sca
 
 @reads_rows
 def coverage_at_5(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The largest share of rows that can be answered, the surest first, with at most 5 % wrong.
+    """Computes the largest coverage, by decreasing confidence, with at most 5 % wrong answers.
 
     >>> scores = jnp.array([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]])
     >>> round(coverage_at_5(scores, jnp.array([0, 0, 1])).item(), 4)
     0.6667
     """
     risk, coverage, weights = _risk_and_coverage(scores, labels, weight)
-    # 1e-6 for rounding: one wrong answer of twenty is 5 %.
+    # 1e-6 allows for rounding: one wrong answer in twenty is 5 %.
     is_accepted = (risk <= ACCEPTED_ERROR + 1e-6) & (weights > 0)
     return jnp.max(jnp.where(is_accepted, coverage, 0.0), initial=0.0)
 
 
 def order_flip_rate(log_probs: ProbeRows, questions: int) -> Estimate:
-    """The share of questions whose answer depends on the order of their options, and its interval.
+    """Estimates the share of questions with an answer that depends on the order of their options.
 
     Args:
         log_probs: [n o, k] in nats, the orders of each question in sequence, two or all k
@@ -77,11 +78,11 @@ def order_flip_rate(log_probs: ProbeRows, questions: int) -> Estimate:
         questions: n.
 
     Returns:
-        The share of questions that get another option in at least one order, and the 95 % interval
-        of `accuracy_interval`.
+        The share of questions that get a different option in at least one order, and its 95 %
+        interval (`accuracy_interval`).
 
     Raises:
-        InputError: rows that are neither two nor k for each question.
+        InputError: neither two nor k rows for each question.
 
     >>> asked = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.0, -2.0], [-2.0, -1.0]])
     >>> print(order_flip_rate(asked, 2))

@@ -27,12 +27,12 @@ from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
 @reads_rows
 def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The mean negative log-likelihood in nats, -mean_i log P_iy, P the softmax over labels.
+    """Computes the mean negative log-likelihood in nats, -mean_i log P_iy, P = softmax(s).
 
     >>> round(nll(jnp.zeros((1, 2)), jnp.array([0])).item(), 4)
     0.6931
     """
-    # An unknown label (-1) picks the first column, and weighs nothing below.
+    # An unknown label (-1) picks the first column and has weight 0 below.
     picked = jnp.maximum(jnp.asarray(labels), 0).astype(jnp.int32)[:, None]
     log_p = jnp.take_along_axis(label_normalized(scores), picked, axis=-1)[:, 0]  # [n], nats
     return present_mean(-log_p, known_weight(scores, labels, weight))
@@ -40,7 +40,7 @@ def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
 
 @reads_rows
 def brier(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The mean squared distance of P from the truth, mean_i sum_j (P_ij - [j = y_i])^2, 0 to 2.
+    """Computes the Brier score, mean_i sum_j (P_ij - [j = y_i])^2, 0 to 2.
 
     >>> brier(jnp.zeros((1, 2)), jnp.array([0])).item()
     0.5
@@ -53,9 +53,9 @@ def brier(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Sc
 def ece(
     scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, bins: int = 15
 ) -> Scalar:
-    """The expected calibration error, sum_b (w_b / w) |accuracy_b - confidence_b|.
+    """Computes the expected calibration error, sum_b (w_b / w) |accuracy_b - confidence_b|.
 
-    Confidence is max_j P_ij; the bins are of equal width over [0, 1] (Guo et al. 2017).
+    Confidence is max_j P_ij. The bins have equal width over [0, 1] (Guo et al. 2017).
 
     >>> round(ece(jnp.zeros((2, 2)), jnp.array([0, 0])).item(), 4)
     0.5
@@ -63,7 +63,7 @@ def ece(
     weights = known_weight(scores, labels, weight)
     confidence = jnp.max(jnp.exp(label_normalized(scores)), axis=-1)
     right = (favored(scores) == labels).astype(jnp.float32)
-    # Bins are open below and closed above, as in the source; confidence 0 goes into the first.
+    # Bins are open below and closed above, as in the source; the first bin includes confidence 0.
     bin_of_row = jnp.clip(jnp.ceil(confidence * bins).astype(jnp.int32) - 1, 0, bins - 1)
     # Summed by bin before the absolute value: w_b (accuracy_b - confidence_b).
     gap = jnp.where(weights > 0, weights * (right - confidence), 0.0)
@@ -74,9 +74,9 @@ def ece(
 
 @takes_predictions
 def rsd(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The relative standard deviation of recall: std_j(accuracy of label j) / accuracy.
+    """Computes the relative standard deviation of recall: std_j(accuracy of label j) / accuracy.
 
-    Over labels that occur; 0 where nothing is right, as then no label is favored.
+    j runs over the labels that occur. The result is 0 if no row is right.
 
     >>> rsd(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item()
     1.0
@@ -90,15 +90,16 @@ def rsd(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
 
 @reads_rows
 def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The lean of mean predictions: 1/2 sum_j |class-balanced mean P_j - 1/k|, 0 to 1.
+    """Computes the bias of mean predictions: 1/2 sum_j |class-balanced mean P_j - 1/k|, 0 to 1.
 
-    Class-balanced: the mean over labels that occur of the mean P over the rows of that label.
+    The class-balanced mean is the mean, over the labels that occur, of P's mean over each label's
+    rows.
 
     >>> bias_score(jnp.zeros((2, 2)), jnp.array([0, 1])).item()
     0.0
     """
     probs = jnp.exp(label_normalized(scores))
-    # Over the k columns of P; which labels occur is one answer for all columns.
+    # Mapped over the k columns of P; `occurs` is the same for all columns.
     per_label, occurs = jax.vmap(mean_per_label, (1, None, None, None), (1, None))(
         probs, scores, labels, weight
     )
@@ -109,7 +110,9 @@ def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) 
 
 @takes_predictions
 def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
-    """The distance of predicted from true label shares: 1/2 sum_j |predicted_j - true_j|, 0 to 1.
+    """Computes the distance of predicted and true label shares: 1/2 sum_j |predicted_j - true_j|.
+
+    It lies between 0 and 1.
 
     >>> total_variation(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item()
     0.5
@@ -139,19 +142,19 @@ METRICS: dict[str, intervals.Metric] = {
 def measure(
     scores: ProbeRows, labels: Labels, weight: Weight | None = None
 ) -> dict[str, jax.Array]:
-    """Every metric of `METRICS` by its name; goes under `jax.jit` and `jax.vmap`."""
+    """Computes all `METRICS`: name -> value; `jax.jit` and `jax.vmap` can transform it."""
     return {name: metric(scores, labels, weight) for name, metric in METRICS.items()}
 
 
 def with_intervals(
     metrics: Mapping[str, float], right: np.ndarray, before: np.ndarray | None = None
 ) -> dict[str, float]:
-    """Metrics, the 95 % interval of accuracy, and the gain with its own.
+    """Adds the 95 % interval of accuracy, and the gain with its 95 % interval, to metrics.
 
     Args:
-        metrics: by name.
-        right: [n], whether each labeled row is right.
-        before: [n], the same before a correction; None where there was none.
+        metrics: name -> value.
+        right: [n], True for labeled rows that are right.
+        before: [n], the same before a correction, if there was a correction.
 
     >>> right = np.arange(48) < 26
     >>> found = with_intervals({"accuracy": 26 / 48}, right, np.arange(48) >= 44)
@@ -175,13 +178,13 @@ _measure = jax.jit(measure)
 def summary(
     scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, key: int | Key = 0
 ) -> dict[str, float]:
-    """Every metric as a float, with 95 % intervals of accuracy and balanced accuracy.
+    """Computes all metrics as floats, with 95 % intervals of accuracy and balanced accuracy.
 
-    The interval of accuracy is in closed form (see `accuracy_interval`), that of balanced accuracy
-    drawn (see `balanced_accuracy_interval`), both for rows that are there or not.
+    The interval of accuracy has a closed form (`accuracy_interval`), and the interval of balanced
+    accuracy is a bootstrap (`balanced_accuracy_interval`). Both expect weights of 0 and 1.
 
     Args:
-        scores: [n k], raw or corrected; a softmax over labels precedes nll, brier and ece.
+        scores: [n k], raw or corrected; nll, brier and ece apply a softmax over labels first.
         labels: [n]; -1 means unknown and does not count.
         weight: [n]; 0 means absent, 1 present.
         key: an int seed or a `jax.random` key, for the interval of balanced accuracy.

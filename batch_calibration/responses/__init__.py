@@ -1,1 +1,1 @@
-"""Readers of servers' answers: lists of probable tokens, and prompts scored token by token."""
+"""Reads servers' responses: lists of the most probable tokens, and token scores of prompts."""

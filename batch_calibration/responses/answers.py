@@ -1,4 +1,4 @@
-"""The place of the label in an answer of several tokens: a JSON value, after "Answer:", a word."""
+"""Finds the label in an answer of several tokens: a JSON value, after "Answer:", or a word."""
 
 import re
 from collections import Counter
@@ -9,21 +9,22 @@ from typing import NamedTuple
 from batch_calibration.errors import InputError, answering, shown, spell
 from batch_calibration.responses.top_k import AROUND, SPACES, Forms
 
-MAX_TOKENS_AT_ONCE = 4  # tokens that an answer without an explanation may have
+MAX_TOKENS_AT_ONCE = 4  # maximum number of tokens of an answer without an explanation
 END = re.compile(r"<[|\uff5c/]{0,2}[\w\u2581 -]+[|\uff5c]?>|\[/?[A-Z]+\]")
-"""Tokens that end a text: "</s>", "<|im_end|>", "<end_of_turn>", "[SEP]"."""
+"""Pattern of tokens that end a text: "</s>", "<|im_end|>", "<end_of_turn>", "[SEP]"."""
 FIRST, LAST, JSON = "first", "last", "json:"
-"""Places that `at` may name, other than a regular expression."""
+"""Values of `at` that are not a regular expression."""
 UNCLEAR = "unclear"
-"""The kind of a place that cannot be told."""
+"""The kind of an ambiguous position."""
 
 
 class Place(NamedTuple):
-    """The place of an answer.
+    """The position of an answer.
 
     Attributes:
-        token: number of the token that it begins with, None where there is none.
-        kind: in words, `UNCLEAR` where several places are possible, "" where no label is named.
+        token: index of the token that begins the answer, or None (no answer found).
+        kind: description of the position; `UNCLEAR` if several positions are possible, "" if the
+            text names no label.
     """
 
     token: int | None
@@ -34,11 +35,11 @@ class Mention(NamedTuple):
     """A label in a text.
 
     Attributes:
-        start: of its first letter.
-        label: its name.
-        is_marked: whether it follows "ANSWER:".
-        is_line: whether it is marked and its line holds nothing else, up to a full stop.
-        is_article: whether it may be a word, like "A" before another one.
+        start: index of the first letter.
+        label: name of the label.
+        is_marked: whether the label follows "ANSWER:".
+        is_line: whether the label is marked and fills its line, up to a full stop.
+        is_article: whether the label may be a word, like "A" before another word.
     """
 
     start: int
@@ -49,7 +50,7 @@ class Mention(NamedTuple):
 
 
 def is_end(token: str) -> bool:
-    """True for a token without letters or signs, and for one that ends a text.
+    """Checks whether a token is empty or ends a text.
 
     >>> list(map(is_end, ("", " ", "</s>", "<|im_end|>", "yes", "<")))
     [True, True, True, True, False, False]
@@ -65,20 +66,22 @@ def find_place(
     forms: Forms | None = None,
     recorded: str | None = None,
 ) -> Place:
-    """The place of the answer among the tokens that a model wrote.
+    """Finds the position of the answer among the tokens that a model wrote.
 
-    Without `at` it is the value of a JSON object that is a label; else the label after "Answer:",
-    one on a line of its own before others; else the only label that the text names, or the one that
-    it begins with and names again. One token is the answer, whatever it says.
+    A single token is always the answer. Without `at`, the answer in a JSON object is the value that
+    is a label. In other texts it is the label after "Answer:", preferably alone on its line.
+    Without "Answer:" it is the only label in the text, or the label that begins the text if no
+    other label occurs.
 
     Args:
         written: the tokens.
-        labels: the answers.
+        labels: the possible answers.
         at: "first" for the first token, "last" for the last label in the text, "json:KEY", or a
             regular expression: its first group is the label, or the label follows it.
-        forms: label -> other texts of it.
-        recorded: the label that a scorer took, no other counts; "" if unknown, and then of several
-            labels after "Answer:" the first is it. None: several are unclear.
+        forms: label -> other texts of the label.
+        recorded: the label that another scorer extracted; other labels do not count. "" is an
+            unknown label; of several labels after "Answer:" the first then counts. With None,
+            several labels are ambiguous.
 
     >>> find_place(["Yes", ",", " but", " no", ".", " Answer", ":", " no"], ("yes", "no"))
     Place(token=7, kind="after 'Answer:'")
@@ -101,7 +104,7 @@ def find_place(
     if found is None:
         return Place(None, kind)
     token = next(i for i, end in enumerate(accumulate(map(len, written))) if found.start < end)
-    # A token that holds the end of a word before the answer says nothing of the answer alone.
+    # The token must not hold the end of an earlier word: its probability would not be the answer's.
     begins = written[token].translate(SPACES).lstrip(AROUND)
     if not text.startswith(begins.rstrip(AROUND), found.start):
         return Place(None, UNCLEAR)
@@ -111,7 +114,7 @@ def find_place(
 def _choose(
     text: str, mentions: Sequence[Mention], label_of: dict[str, str], at: str, recorded: str | None
 ) -> tuple[Mention | None, str]:
-    """The mention that is the answer, None where it cannot be told, and the kind of its place."""
+    """Returns the mention that is the answer, or None, and the kind of its position."""
     if at == LAST:
         return (mentions[-1] if mentions else None), "at the last label" if mentions else ""
     if at and not at.startswith(JSON):
@@ -125,7 +128,7 @@ def _choose(
     if at or re.match(r"\W*(json\s*)?\{\s*\"", text):
         key = re.escape(at.removeprefix(JSON)) if at else r"[^\"]+"
         names = "|".join(map(re.escape, sorted(label_of, key=len, reverse=True)))
-        # A text that is the label and nothing else, in quotes that the end may have cut off.
+        # A quoted text that is exactly the label; the closing quote may be cut off.
         quoted = rf"\"[\s*(_]*({names})[\s*)_.!]*(?:\"|$)"
         pattern = rf"\"({key})\"\s*:\s*(?:{quoted}|({names})(?=[\s,}}]|$))"
         values = dict[tuple[str, str], Mention]()
@@ -158,12 +161,12 @@ def _choose(
 
 
 def names_label(text: str, labels: Sequence[str]) -> bool:
-    """True if a text has any label."""
+    """Checks whether a text contains a label."""
     return next(_mentions(text, dict(zip(labels, labels, strict=True))), None) is not None
 
 
 def _mentions(text: str, label_of: Mapping[str, str]) -> Iterator[Mention]:
-    """The labels that occur in a text as whole words."""
+    """Yields the labels that occur in a text as whole words."""
     around = re.escape(AROUND)
     names = "|".join(map(re.escape, sorted(label_of, key=len, reverse=True)))
     mark = rf"answer(?:[^\w\n]{{0,4}}:|\s+is)[{around}]*|\\boxed\{{\s*"
@@ -175,7 +178,7 @@ def _mentions(text: str, label_of: Mapping[str, str]) -> Iterator[Mention]:
         form = match["label"] if match["label"] in folded else folded[0]
         is_letter = len(form) == 1
         if is_letter and not is_marked and match["label"] != form:
-            continue  # "a" is a word and no answer "A"; after "ANSWER:" it is one
+            continue  # "a" is a word and not the answer "A", except after "ANSWER:".
         before, after = text[: match.start()].rstrip(" \t"), text[end : end + 80]
         begins_line = before[-1:] in ("", "\n")
         ends_line = re.match(r"[)\s*]*($|\n|\.)", after) is not None
@@ -191,42 +194,42 @@ def choose_places(
     at: str = "",
     forms: Forms | None = None,
 ) -> tuple[list[int | None], list[str]]:
-    """The token of each answer where its label is, None where it names none; and notes.
+    """Finds the token of each answer with its label (None without a label); also returns notes.
 
     Args:
-        answers: the tokens of each.
-        where: the place of each, for sentences.
-        labels: the answers.
+        answers: the tokens of each answer.
+        where: the name of each answer in messages.
+        labels: the possible answers.
         at: see `find_place`.
         forms: see `find_place`.
 
     Raises:
-        InputError: an answer of which the place is not plain; none names a label.
+        InputError: an answer with an ambiguous position; no answer with a label.
     """
     places = [find_place(written, labels, at, forms) for written in answers]
     unclear = [i for i, place in enumerate(places) if place.kind == UNCLEAR]
     if unclear:
         text = "".join(answers[unclear[0]])
-        expected = "one place of the label in an answer of several tokens"
-        got = f"{shown(text)} ({len(unclear):,} of {len(answers):,} answers like it)"
-        remedy = f"say where it is: {spell('at', 'first')}, 'last', 'json:KEY' or a regular "
-        remedy += "expression that it follows"
+        expected = "one position of the label in an answer of several tokens"
+        got = f"{shown(text)} ({len(unclear):,} of {len(answers):,} answers are ambiguous)"
+        remedy = f"give the position: {spell('at', 'first')}, 'last', 'json:KEY' or a regular "
+        remedy += "expression before the label"
         raise InputError.at(where[unclear[0]], expected, got, remedy, "at")
     kinds = Counter(place.kind for place in places if place.kind)
     longest = max(map(len, answers))
-    # If the others answer by their first token, an answer that is no label is there, too.
+    # If all found labels are first tokens, the answers without a label are first tokens, too.
     if set(kinds) <= {"at the first token"} and (kinds or longest <= MAX_TOKENS_AT_ONCE):
         firsts = [find_place(written, labels, FIRST).token for written in answers]
         return firsts, []
     if not kinds:
         expected = f"answers of several tokens that name a label ({', '.join(labels)})"
-        got = f"{shown(''.join(answers[0]))}, and none in {len(answers):,}"
-        remedy = f"name the labels as the model writes them, or say {spell('at', 'first')}"
+        got = f"{shown(''.join(answers[0]))}, and no label in {len(answers):,} answers"
+        remedy = f"name the labels as the model writes them, or give {spell('at', 'first')}"
         raise InputError.at(where[0], expected, got, remedy, "at")
     (kind, count), *others = kinds.most_common()
     note = f"Labels are read {kind} in {count:,} of {len(answers):,} answers"
     note += "".join(f", {kind} in {count:,}" for kind, count in others)
-    notes = [f"{note}, given what the model wrote before ({spell('at')})."]
+    notes = [f"{note}, given the model's text before the label ({spell('at')})."]
     if unnamed := len(answers) - kinds.total():
         notes.append(f"{unnamed:,} of {len(answers):,} answers name no label and are left out.")
     return [place.token for place in places], notes

@@ -1,4 +1,4 @@
-"""Responses of OpenAI-style servers, vLLM, SGLang and llama.cpp, and a table of their formats."""
+"""Reads responses of OpenAI-style servers, vLLM, SGLang and llama.cpp; lists their formats."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,61 +16,62 @@ from batch_calibration.responses.top_k import SPACES
 
 Response = Mapping[str, object]  # one answer, a JSON object
 MIN_LABEL_MASS = 0.5
-"""Mean probability of all labels together, below which the model mostly answered otherwise."""
+"""Threshold of the labels' mean total probability; below it, most answers name no label."""
 
 
 def read_number(number: object, where: str) -> float:
-    """A number of JSON; null is the sentinel for one that was not returned."""
+    """Reads a number from JSON; null, a number that was not returned, becomes NaN."""
     if number is None:
         return float("nan")
-    # True is an int to Python, and no log-probability.
+    # In Python, True is an int, but it is not a log-probability.
     if isinstance(number, int | float) and not isinstance(number, bool):
         try:
             return float(number)
-        except OverflowError:  # a whole number of hundreds of digits
+        except OverflowError:  # an integer with hundreds of digits
             pass
     raise InputError.at(where, "a log-probability in nats", shown(number))
 
 
 def read_log_prob(number: object, where: str) -> float:
-    """A log-probability, null for one that was not returned."""
+    """Reads a log-probability from JSON; null becomes NaN."""
     return check_log_prob(read_number(number, where), where)
 
 
 def check_log_prob(number: float, where: str) -> float:
-    """The same number, where a log-probability may be it."""
+    """Returns the number; raises if it is too large for a log-probability."""
     if number > MAX_LOG_PROB:
         expected = "a log-probability in nats, which is at most 0"
-        remedy = "if these are losses (negated log-probabilities), write them with their sign; "
-        remedy += "if probabilities, write their logarithms"
+        remedy = "if these are losses (negated log-probabilities), change their sign; "
+        remedy += "if probabilities, take their logarithms"
         raise InputError.at(where, expected, f"{number:g}", remedy)
     return number
 
 
 def add_token(log_probs: dict[str, float], token: object, log_prob: object, where: str) -> None:
-    """Add a token's probability; tokens of one text are one, and one listed twice too."""
+    """Adds a token's probability to the map; tokens with equal texts are summed."""
     if not isinstance(token, str):
         raise InputError.at(where, "the text of a token", shown(token))
     nats = read_log_prob(log_prob, where)
     if token not in log_probs:
         log_probs[token] = nats
     elif log_probs[token] != nats:
-        # Another token with this text; some servers list the sampled token a second time.
+        # Another token has this text. An equal probability means the same token, because some
+        # servers list the sampled token a second time.
         log_probs[token] = float(np.logaddexp(log_probs[token], nats))
 
 
 class PromptTokens(NamedTuple):
-    """A prompt that ends with a label, token by token."""
+    """The tokens of a prompt that ends with a label."""
 
-    tokens: tuple[str, ...]  # their texts
-    # Of each token given those before it, in nats; NaN where it is not known.
+    tokens: tuple[str, ...]  # texts of the tokens
+    # Log-probability of each token given the previous tokens, in nats; NaN if unknown.
     log_probs: tuple[float, ...]
 
 
 def without_end(
     prompt: PromptTokens, label: str, is_behind: Callable[[str], bool] = is_end
 ) -> PromptTokens:
-    """A prompt that ends with a label, without the tokens behind it that are none of its letters.
+    """Removes the end tokens after the label from a prompt that ends with a label.
 
     >>> without_end(PromptTokens(("Q:", " yes", "", "</s>"), (-1.0, -2.0, -3.0, -4.0)), "yes")
     PromptTokens(tokens=('Q:', ' yes'), log_probs=(-1.0, -2.0))
@@ -83,21 +84,21 @@ def without_end(
 
 
 def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, int]:
-    """Log-probability of the label that a prompt ends with, and the number of its tokens.
+    """Returns the log-probability of the label at the end of a prompt, and its number of tokens.
 
-    A space that belongs to the label's first token is scored with it; tokens behind the label that
-    have no text, or end it, are not.
+    The score includes a space that belongs to the label's first token. It excludes tokens after the
+    label that are empty or end the text.
 
     Raises:
-        InputError: it ends with another text; a token holds the end of the prompt and the beginning
-            of the label; a log-probability is not there.
+        InputError: the prompt does not end with the label; a token holds the end of the prompt and
+            the beginning of the label; a log-probability is missing.
 
     >>> end_log_prob(PromptTokens(("Is it?", " y", "es"), (-9.0, -2.0, -0.5)), "yes", "")
     (-2.5, 2)
     """
     prompt = without_end(prompt, label)
     start, end = len(prompt.tokens), ""
-    # Backwards, until the tokens hold as many letters as the label.
+    # Goes back until the tokens hold as many letters as the label.
     while start and len(end.strip()) < len(label.strip()):
         start -= 1
         # Byte-level and SentencePiece tokens write a space as another letter.
@@ -111,23 +112,23 @@ def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, i
     if end.strip() != label.strip():
         raise InputError(
             f"{where}: the token {shown(prompt.tokens[start])} holds the end of the prompt and the "
-            f"beginning of the label {shown(label)}, so neither has a score of its own; end the "
-            "prompt without a space and begin the label with it."
+            f"beginning of the label {shown(label)}, so the label has no separate score; end the "
+            "prompt without a space and begin the label with a space."
         )
     log_probs = np.array(prompt.log_probs[start:])
     if find_missing(log_probs).any():
         raise InputError(
-            f"{where}: the log-probability of a token of the label {shown(label)} is not there; "
+            f"{where}: the log-probability of a token of the label {shown(label)} is missing; "
             "ask for the log-probability of each token of the prompt."
         )
     return float(log_probs.sum()), len(log_probs)
 
 
 def label_probs(response: Response, where: str = "response") -> np.ndarray:
-    """The probabilities [n, k] of an SGLang `/v1/score` response, ordered as its label_token_ids.
+    """Reads the probabilities [n, k] of an SGLang `/v1/score` response, ordered as label_token_ids.
 
     Raises:
-        InputError: no scores, or no probabilities.
+        InputError: no scores, or numbers that are not probabilities.
 
     >>> label_probs({"scores": [[0.9, 0.1]]}).tolist()
     [[0.9, 0.1]]
@@ -135,10 +136,10 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
     rows = list(map(list_at, list_at(response, "scores")))
     lengths = set(map(len, rows))
     if len(lengths) != 1 or 0 in lengths:
-        raise InputError.at(where, "scores as one list a row, all as long", "none")
+        raise InputError.at(where, "scores as one list per row, of equal length", "none")
     numbers = [read_number(number, where) for number in chain.from_iterable(rows)]
     probs = np.array(numbers).reshape(len(rows), -1)
-    # A thousandth more than 1 is rounding.
+    # Rounding may add a thousandth to 1.
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():
         expected = "probabilities from 0 to 1 that sum to at most 1"
         raise InputError.at(where, expected, shown(probs[0].tolist()))
@@ -146,34 +147,34 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
 
 
 def refuse_constant(scores: np.ndarray, where: str) -> None:
-    """Refuse scores [n, k] that are equal in each row: nothing scored the labels."""
+    """Raises if the scores [n, k] are equal in each row, so that no label was scored."""
     is_one = 1 in (scores.shape[-1], scores.size // scores.shape[-1])
-    # The scores of one row may well be equal.
+    # A single row may have equal scores.
     if is_one or not (scores == scores[..., :1]).all():
         return
     if not (scores == scores.flat[0]).all():
         got = f"equal scores of all labels in each of {len(scores):,} rows"
-        remedy = "they favor no label, and nothing can be measured: score each label"
-        raise InputError.at(where, "scores that tell labels apart", got, remedy)
+        remedy = "equal scores favor no label: score each label"
+        raise InputError.at(where, "scores that differ between labels", got, remedy)
     raise InputError(
-        f"{where}: every score is {scores.flat[0]:g}: whatever gave them did not score the "
-        "labels; some servers answer so when they do not support log-probabilities."
+        f"{where}: every score is {scores.flat[0]:g}, so the labels were not scored; some servers "
+        "return equal numbers if they do not support log-probabilities."
     )
 
 
 def label_mass(scores: np.ndarray) -> float:
-    """The probability that all labels together have in a row [n, k], on average."""
-    # Rounding may put a score above 0.
+    """Returns the total probability of all labels, averaged over the rows of scores [n, k]."""
+    # Rounding may raise a score above 0.
     return float(np.exp(np.minimum(scores, 0.0)).sum(axis=-1).mean())
 
 
 def note_little_mass(mass: float) -> tuple[str, ...]:
-    """A note where the model mostly answered with no label."""
+    """Returns a note if the labels have little probability, else an empty tuple."""
     if mass >= MIN_LABEL_MASS:
         return ()
     return (
         f"All labels together have {100 * mass:.1f} % of the probability on average: the model "
-        "mostly answers otherwise, and the scores say little about its answers.",
+        "mostly gives other answers, so the scores describe its answers poorly.",
     )
 
 
@@ -182,13 +183,13 @@ NO_LIST = f"its first token has no list of the most probable tokens; {ASK}"
 
 
 class WrittenToken(NamedTuple):
-    """A token that a model wrote: its text, "" if unknown, and the most probable ones there."""
+    """A token that a model wrote ("" if unknown), and the most probable tokens at its position."""
 
     text: str
     listed: list[tuple[object, object]]  # texts and log-probabilities
 
     def log_probs(self, where: str) -> dict[str, float]:
-        """Text -> log-probability in nats, of the most probable tokens."""
+        """Maps the most probable tokens to their log-probabilities in nats."""
         log_probs: dict[str, float] = {}
         for token, log_prob in self.listed:
             add_token(log_probs, token, log_prob, where)
@@ -196,33 +197,33 @@ class WrittenToken(NamedTuple):
 
 
 def texts_of(written: Iterable[WrittenToken]) -> list[str]:
-    """The texts of tokens."""
+    """Returns the texts of tokens."""
     return [token.text for token in written]
 
 
 class ResponseFormat(NamedTuple):
     """The response format of one kind of server."""
 
-    scorer: str  # its name in score tables
-    # Response -> the tokens that were generated.
+    scorer: str  # name in score tables
+    # Response -> the generated tokens.
     list_tokens: Callable[[Response, str], list[WrittenToken]]
-    no_tokens: str  # what to say where there are none, and how to ask for them
-    # Whether a response scores the tokens of its prompt, not those after it.
+    no_tokens: str  # message on a response without them, with the request that returns them
+    # Checks whether a response scores the tokens of its prompt instead of generated tokens.
     has_prompt: Callable[[Response], bool] = lambda _: False
-    # Such a response -> its prompt; None where the server has none.
+    # Response with a scored prompt -> the prompt; None for servers that do not score prompts.
     read_prompt: Callable[[Response, str], PromptTokens] | None = None
 
     def tokens_at(
         self, written: list[WrittenToken], token: int | None, where: str = "response"
     ) -> dict[str, float]:
-        """Token -> log-probability in nats, of the most probable ones in the place of a token."""
+        """Maps the most probable tokens at the position `token` to log-probabilities in nats."""
         log_probs = written[token or 0].log_probs(where) if written else {}
         if not log_probs:
             raise InputError(f"{where}: {self.no_tokens}.")
         return log_probs
 
     def first_tokens(self, response: Response, where: str = "response") -> dict[str, float]:
-        """Token -> log-probability in nats, of the most probable first tokens that were generated.
+        """Maps the most probable first generated tokens to log-probabilities in nats.
 
         >>> tops = [{"token": "yes", "logprob": -0.1}, {"token": "no", "logprob": -2.5}]
         >>> response = {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
@@ -232,7 +233,7 @@ class ResponseFormat(NamedTuple):
         return self.tokens_at(self.list_tokens(response, where), 0, where)
 
     def prompt_tokens(self, response: Response, where: str = "response") -> PromptTokens:
-        """The prompt of a response, token by token."""
+        """Reads the tokens of a response's prompt."""
         assert self.read_prompt, f"{self.scorer} scores no prompts"
         return self.read_prompt(response, where)
 
@@ -243,7 +244,7 @@ class ResponseFormat(NamedTuple):
 def _read_tokens(
     entries: Sequence[object], name: str = "token", top: str = "top_logprobs", nats: str = "logprob"
 ) -> list[WrittenToken]:
-    """Tokens with their lists, as most servers write them."""
+    """Reads tokens and their lists in the format of most servers."""
     tokens = []
     for entry in entries:
         listed = [(value_at(token, name), value_at(token, nats)) for token in list_at(entry, top)]
@@ -252,7 +253,7 @@ def _read_tokens(
 
 
 def _openai_tokens(response: Response, where: str) -> list[WrittenToken]:
-    if isinstance(response.get("output"), list):  # the Responses API, whose messages have parts
+    if isinstance(response.get("output"), list):  # the Responses API: messages with parts
         entries = list[object]()
         for item in list_at(response, "output"):
             for part in list_at(item, "content"):
@@ -273,7 +274,7 @@ def _openai_tokens(response: Response, where: str) -> list[WrittenToken]:
 
 
 def _gemini_tokens(response: Response, where: str) -> list[WrittenToken]:
-    """The tokens in `logprobsResult`, or `logprobs_result` as the library writes it."""
+    """Reads the tokens in `logprobsResult`, or in the library's `logprobs_result`."""
     candidate = value_at(response, "candidates", 0)
     for names in (
         ("logprobsResult", "topCandidates", "chosenCandidates", "logProbability"),
@@ -290,7 +291,7 @@ def _gemini_tokens(response: Response, where: str) -> list[WrittenToken]:
 
 
 def _is_echoed(response: Response) -> bool:
-    """True if a response has log-probabilities of its prompt, the first of which is null."""
+    """Checks whether a response has log-probabilities of its prompt: the first one is null."""
     log_probs = list_at(response, "choices", 0, "logprobs", "token_logprobs")
     return len(log_probs) > 1 and log_probs[0] is None
 
@@ -303,10 +304,10 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
         raise InputError.at(where, expected, remedy="ask with echo=true, logprobs=1")
     text, joined = text_at(response, "choices", 0, "text"), "".join(map(str, tokens))
     if joined and text != joined and text.startswith(joined):
-        # llama-cpp-python does so for models without a beginning token.
+        # llama-cpp-python answers like this for models without a beginning token.
         raise InputError(
-            f"{where}: its text goes on after its tokens, so that each log-probability is that of "
-            "the token before; use first-token lists (logprobs without echo) with this server."
+            f"{where}: its text is longer than its tokens, so each log-probability belongs to the "
+            "previous token; use first-token lists (logprobs without echo) with this server."
         )
     end = _first_generated(response, listed)
     if not all(isinstance(token, str) for token in tokens) or end < 1:
@@ -321,17 +322,17 @@ def _openai_log_probs(response: Response, where: str) -> Mapping[str, object]:
     log_probs = value_at(response, "choices", 0, "logprobs")
     if not isinstance(log_probs, Mapping):
         kind = "null" if log_probs is None else "no object"
-        raise InputError(f"{where}: its logprobs are {kind}; {ASK}, of a model that gives them.")
+        raise InputError(f"{where}: its logprobs are {kind}; {ASK}, for a model that gives them.")
     return log_probs
 
 
 def _first_generated(response: Response, log_probs: Mapping[str, object]) -> int:
-    """Index of the first generated token among those returned, which may begin with the prompt."""
+    """Returns the index of the first generated token; tokens of the prompt may precede it."""
     listed = list_at(log_probs, "token_logprobs")
     if not listed or listed[0] is not None:
         return 0
     new = value_at(response, "usage", "completion_tokens")
-    # Without the server's count of new tokens, all are taken for the prompt's.
+    # Without the server's count of new tokens, all tokens count as the prompt's.
     return len(listed) - new if isinstance(new, int) and 0 <= new <= len(listed) else len(listed)
 
 
@@ -339,21 +340,21 @@ def _first_generated(response: Response, log_probs: Mapping[str, object]) -> int
 
 
 def _vllm_prompt(response: Response, where: str) -> PromptTokens:
-    """The prompt, from a list of the most probable tokens at each of its positions.
+    """Reads the prompt from lists of the most probable tokens at each of its positions.
 
-    A position lists the prompt's own token too; which is its own the ids say
-    (return_token_ids=true), or that it is alone (prompt_logprobs=0).
+    Each list includes the prompt's own token. The token ids identify it (return_token_ids=true), or
+    it is the only token in the list (prompt_logprobs=0).
     """
-    choice = value_at(response, "choices", 0)  # offline, vLLM writes them without choices
+    choice = value_at(response, "choices", 0)  # Offline, vLLM writes no choices.
     listed = value_at(choice, "prompt_logprobs") or value_at(response, "prompt_logprobs") or None
     ids = value_at(choice, "prompt_token_ids") or value_at(response, "prompt_token_ids")
     if not isinstance(listed, list):
         raise InputError(
-            f"{where}: its prompt_logprobs are null; ask with prompt_logprobs=0, of a vLLM server."
+            f"{where}: its prompt_logprobs are null; ask a vLLM server with prompt_logprobs=0."
         )
     tokens, log_probs = [], []
     for i, candidates in enumerate(listed):
-        if candidates is None:  # the first token, which nothing stands before
+        if candidates is None:  # The first token has no log-probability.
             tokens.append("")
             log_probs.append(float("nan"))
             continue
@@ -362,14 +363,14 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
             (token,) = candidates.values()
         if token is None:
             raise InputError(
-                f"{where}: place {i} of its prompt_logprobs is {shown(candidates)}, and it is not "
-                "plain which token is the prompt's; ask with prompt_logprobs=0, or "
+                f"{where}: position {i} of its prompt_logprobs is {shown(candidates)}, which does "
+                "not identify the prompt's token; ask with prompt_logprobs=0 or "
                 "return_token_ids=true."
             )
         text = value_at(token, "decoded_token")
         if not isinstance(text, str):
             raise InputError(
-                f"{where}: place {i} of its prompt_logprobs has no decoded_token; ask for texts."
+                f"{where}: position {i} of its prompt_logprobs has no decoded_token; ask for texts."
             )
         tokens.append(text)
         log_probs.append(read_log_prob(value_at(token, "logprob"), where))
@@ -377,7 +378,7 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
 
 
 def _vllm_tokens(response: Response, where: str) -> list[WrittenToken]:
-    """The tokens of a server's response, or of a dump of vLLM's `RequestOutput`."""
+    """Reads the tokens of a server's response, or of a dump of vLLM's `RequestOutput`."""
     if "outputs" not in response:
         return _openai_tokens(response, where)
     output, written = object_at(response, "outputs", 0), []
@@ -390,13 +391,13 @@ def _vllm_tokens(response: Response, where: str) -> list[WrittenToken]:
 
 
 SGLANG_LISTS = ("output_top_logprobs", "output_token_ids_logprobs")
-"""Lists at each generated position: the most probable tokens, and those of the ids asked for."""
+"""Lists at each generated position: the most probable tokens, and tokens with requested ids."""
 
-# SGLang: `/generate` with return_logprob; of `/v1/score` see `label_probs`
+# SGLang: `/generate` with return_logprob; `label_probs` reads `/v1/score`
 
 
 def _sglang_tokens(response: Response, where: str) -> list[WrittenToken]:
-    """The tokens, with lists of each id once; without texts a token is "token_id:7"."""
+    """Reads tokens and their lists without duplicate ids; a token without text is "token_id:7"."""
     tops, asked = (list_at(response, "meta_info", name) for name in SGLANG_LISTS)
     written = []
     for i in range(max(len(tops), len(asked))):
@@ -437,11 +438,11 @@ def _log_probs(numbers: Sequence[object], where: str) -> tuple[float, ...]:
 
 
 def _llama_cpp_tokens(response: Response, where: str) -> list[WrittenToken]:
-    """The tokens: to December 2024 as {tok_str, prob}, later as {token, logprob}."""
+    """Reads the tokens: {tok_str, prob} until December 2024, {token, logprob} later."""
     entries = list_at(response, "completion_probabilities") or list_at(response, "probs")
     if value_at(entries, 0, "top_probs"):
         raise InputError(
-            f"{where}: its probabilities are of what the sampling settings left, not of the model; "
+            f"{where}: its probabilities include the effect of the sampling settings; "
             "ask with post_sampling_probs=false."
         )
     written = _read_tokens(entries)
@@ -451,7 +452,7 @@ def _llama_cpp_tokens(response: Response, where: str) -> list[WrittenToken]:
             prob = read_number(value_at(token, "prob"), where)
             if not 0 <= prob <= 1:
                 raise InputError.at(where, "a probability from 0 to 1", shown(prob))
-            # The logarithm of 0 is refused by Python's math.
+            # `math.log(0)` raises an error.
             listed.append((value_at(token, "tok_str"), math.log(prob) if prob else -math.inf))
         if content := text_at(entry, "content"):
             written[i] = written[i]._replace(text=content)
@@ -473,7 +474,7 @@ RESPONSE_FORMATS = {
         "SGLang", _sglang_tokens,
         "its meta_info has no output_top_logprobs and no output_token_ids_logprobs; ask /generate "
         "with return_logprob=true, top_logprobs_num=20 and max_new_tokens=1 "
-        "(input_token_ids_logprobs are of the prompt's own places, not of the answer)",
+        "(input_token_ids_logprobs belong to positions of the prompt, not of the answer)",
         lambda response: not any(list_at(response, "meta_info", name) for name in SGLANG_LISTS),
         _sglang_prompt,
     ),
@@ -484,4 +485,4 @@ RESPONSE_FORMATS = {
     ),
     "gemini": ResponseFormat("Gemini", _gemini_tokens, NO_TOPS),
 }  # fmt: skip
-"""Kind of server -> what it answers."""
+"""Kind of server -> the format of its responses."""

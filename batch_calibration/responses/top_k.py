@@ -1,4 +1,4 @@
-"""Scores of labels from lists of the most probable first tokens of an answer."""
+"""Computes label scores from lists of the most probable first tokens of an answer."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mode
@@ -10,27 +10,30 @@ from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.errors import InputError, refuse_unknown, shown
 
 SPACES = str.maketrans("Ġ▁Ċ", "   ")
-"""Tokenizers' letters for a space (byte-level BPE, SentencePiece) and a line end -> spaces."""
+"""Table that maps tokenizers' letters for a space or a line end to spaces.
+
+The letters come from byte-level BPE and SentencePiece.
+"""
 
 AROUND = " \t\r\n()[]{}\"'`\u201c\u201d\u2018\u2019.,:;!?*"
-"""Signs that may surround an answer in its token: "(A", "A)", " yes.", "**Yes"; but no minus and no
-"#", which make another answer (-1, C#)."""
+"""Signs that may surround an answer in its token: "(A", "A)", " yes.", "**Yes". A minus and "#" are
+excluded, because they make another answer (-1, C#)."""
 
 Forms = Mapping[str, Sequence[str]]  # label -> the tokens that mean it, or other texts of it
 LogProbs = Mapping[str, float]  # token -> its log-probability in nats
 
 MIN_BEGINNING = 2
-"""Letters that the beginning of a label must have at least: "p" begins too much else."""
+"""Minimum number of letters in a label's beginning: "p" alone begins too many other words."""
 
 
 class TopK(NamedTuple):
-    """Scores of labels from lists of the most probable tokens."""
+    """Label scores from lists of the most probable tokens."""
 
-    log_probs: np.ndarray  # [n, k], nats; minus infinity where no token of the label was returned
-    # [n], the least log-probability of each row's list: what is not in it lies below.
+    log_probs: np.ndarray  # [n, k], nats; minus infinity if no token of the label was returned
+    # [n], smallest log-probability in each row's list: an upper bound for missing tokens.
     bound: np.ndarray
-    mass: np.ndarray  # [n], the probability of all labels together
-    # Label -> the tokens that were taken for it, as the server wrote them.
+    mass: np.ndarray  # [n], total probability of all labels
+    # Label -> the tokens that count for it, as the server wrote them.
     tokens: dict[str, tuple[str, ...]]
 
 
@@ -41,33 +44,33 @@ def scores_of_top_k(
     where: str = "top-k",
     asked: int | None = None,
 ) -> TopK:
-    """Scores of labels: the probabilities of the tokens that mean a label are summed.
+    """Scores each label by the sum of the probabilities of its tokens.
 
-    Give all rows of a context at once. Which tokens mean a label, the first rule that applies:
+    Pass all rows of a context at once. The first rule that applies determines a label's tokens:
 
-    1. Those that `tokens` names for it, and no others; spaces around them do not count.
-    2. Those that equal it without spaces: " yes", "Ġyes", "▁yes".
-    3. Those that equal it without capitals and without `AROUND`: "Yes", "YES.", "(A". Labels that
-       differ only in capitals or in these signs keep them. A label of one letter keeps its
-       capital: "a" is a word and no answer "A".
-    4. If no row has a matching token, the label is longer than its first token: the beginning of it
-       (`MIN_BEGINNING` letters or more) with most probability over all rows counts, "ent" for
-       "entailment", and the first of several words before parts of it. A beginning that another
-       label shares counts for neither, and is refused where a label has no other token.
-       `TopK.tokens` says what was taken.
+    1. The tokens that `tokens` lists for the label; surrounding spaces do not count.
+    2. Tokens that equal the label without spaces: " yes", "Ġyes", "▁yes".
+    3. Tokens that equal the label without capitals and without `AROUND`: "Yes", "YES.", "(A".
+       Labels that differ only in capitals or in these signs keep them. A label of one letter keeps
+       its capital: "a" is a word, not the answer "A".
+    4. If no row has a matching token, the label is longer than its first token. Its most probable
+       beginning over all rows then counts, with at least `MIN_BEGINNING` letters: "ent" for
+       "entailment". The first of several words takes precedence over parts of this word. A
+       beginning of two labels counts for neither; it raises an error if a label has no other token.
+       `TopK.tokens` lists the tokens that count.
 
     Args:
-        rows: for each row token -> log-probability in nats; -9999.0, NaN and minus infinity say
-            that the server did not return it.
+        rows: token -> log-probability in nats, for each row; -9999.0, NaN and minus infinity mark
+            tokens that the server did not return.
         labels: k names.
         tokens: label -> the tokens that mean it.
-        where: what to call the rows in sentences.
-        asked: how many tokens a row was asked for, where it is known. Then the scores and the bound
-            of a row depend on no other row: rule 4 looks at each row alone.
+        where: name of the rows in messages.
+        asked: number of tokens that were requested for each row, if known. The scores and the bound
+            of a row then do not depend on other rows, and rule 4 uses each row separately.
 
     Raises:
-        InputError: no rows; a row without tokens, or whose probabilities sum to more than 1; labels
-            or tokens that mean two things.
+        InputError: no rows; a row without tokens, or with probabilities that sum to more than 1;
+            ambiguous labels or tokens.
 
     >>> top = scores_of_top_k([{" yes": -1.0, "Yes": -1.0, " maybe": -3.0}], ["yes", "no"])
     >>> top.log_probs.round(2).tolist(), top.bound.tolist(), top.tokens["yes"]
@@ -81,7 +84,7 @@ def scores_of_top_k(
     unclear: dict[int, InputError] = {}
     groups = [range(len(rows))] if asked is None else [[i] for i in range(len(rows))]
     for group in groups:
-        probs: dict[str, float] = {}  # of each token, summed over the rows
+        probs: dict[str, float] = {}  # token -> probability, summed over the rows
         for i in group:
             for token, log_prob in returned[i].items():
                 probs[token] = probs.get(token, 0.0) + np.exp(log_prob)
@@ -96,8 +99,8 @@ def scores_of_top_k(
     for label, error in unclear.items():
         if not taken[labels[label]]:
             raise error
-    # A row with more tokens than asked, or than most, has the sampled token added to its list, as
-    # OpenAI's completions do: its bound is the last one before.
+    # OpenAI's completions append the sampled token to the list. In a row with more tokens than
+    # requested, or than most rows have, the bound is thus the last token before the extra one.
     size = asked or mode(map(len, returned))
     bound = [sorted(row.values(), reverse=True)[:size][-1] for row in returned]
     taken_tokens = {name: tuple(tokens_taken) for name, tokens_taken in taken.items()}
@@ -105,28 +108,28 @@ def scores_of_top_k(
 
 
 def refuse_absent_labels(top: TopK, rows: Sequence[LogProbs], where: str) -> None:
-    """Refuse rows of tokens in which no token means a label."""
+    """Raises if a label has no token in any row."""
     for name, taken in top.tokens.items():
         if not taken:
             probable = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
             raise InputError(
-                f"{where}: none of the {len(rows)} rows returned a token of the label "
-                f"{shown(name)}; the most probable returned are {shown(probable)}: name the tokens "
-                "that mean it (tokens), ask for more tokens (top_logprobs=20), or score the whole "
-                "label."
+                f"{where}: the {len(rows)} rows contain no token of the label "
+                f"{shown(name)}; the most probable tokens are {shown(probable)}: name the tokens "
+                "that mean the label (tokens), ask for more tokens (top_logprobs=20), or score the "
+                "whole label."
             )
 
 
 def match_tokens(
     probs: Mapping[str, float], labels: Sequence[str], tokens: Forms, where: str
 ) -> tuple[dict[str, int], dict[int, InputError]]:
-    """Token -> the label's index, of tokens that mean one; and why a label's beginning is unclear.
+    """Maps tokens to the index of their label, and labels with ambiguous beginnings to errors.
 
     Args:
-        probs: the tokens of all rows and the sum of the probabilities of each.
+        probs: token -> probability, summed over the rows.
         labels: k names.
-        tokens: label -> the tokens that mean it, of labels for which they are given.
-        where: what to call the rows in sentences.
+        tokens: label -> the tokens that mean it, for labels with given tokens.
+        where: name of the rows in messages.
 
     >>> match_tokens({" Yes": 0.5, "No": 0.1, " n": 0.1}, ("yes", "no"), {}, "")
     ({' Yes': 0, 'No': 1}, {})
@@ -134,7 +137,7 @@ def match_tokens(
     bare_labels = _bare_labels(labels, where)
     named = _named_tokens(tokens, labels, where)
     unnamed = [j for j, name in enumerate(labels) if name not in tokens]
-    # Capitals and signs around a label count only where nothing else tells two labels apart.
+    # Capitals and surrounding signs count only if two labels differ in nothing else.
     folds = len({fold(name) for name in bare_labels}) == len(bare_labels)
     trimmed = [name.strip(AROUND) for name in bare_labels]
     keys = {fold(name) if folds else name for name in trimmed}
@@ -152,12 +155,12 @@ def match_tokens(
     for token in probs:
         text = _bare(token)
         token_keys[token] = loose_key(text)
-        # The strictest rule that applies: named tokens, then equal texts, then loosely equal ones.
+        # The strictest rule comes first: named tokens, then equal texts, then loosely equal texts.
         label = named.get(text, exact.get(text, loose.get(token_keys[token])))
         if label is not None:
             label_of[token] = label
     label_keys = list(map(loose_key, bare_labels))
-    matched = set(label_of.values())  # before any beginning counts for a label
+    matched = set(label_of.values())  # labels that match without a beginning
     for j in unnamed:
         if j not in matched:
             try:
@@ -176,37 +179,37 @@ def _match_beginning(
     probs: Mapping[str, float],
     where: str,
 ) -> list[str]:
-    """The tokens of the most probable beginning of a label that no row has as a whole."""
+    """Finds the tokens of the most probable beginning of a label without a matching token."""
     name = label_keys[label]
     beginnings: dict[str, list[str]] = {}
     for token, text in token_keys.items():
-        is_long = len(text) >= MIN_BEGINNING or not text.isascii()  # one Chinese letter says much
+        is_long = len(text) >= MIN_BEGINNING or not text.isascii()  # One Chinese letter suffices.
         if is_long and text != name and name.startswith(text):
             beginnings.setdefault(text, []).append(token)
     if not beginnings:
         return []
 
     def weight(text: str) -> tuple[bool, float]:
-        """The first word before its parts ("not" of "not sure" before "no"), then by mass."""
+        """Ranks a first word above its parts ("not" of "not sure" above "no"), then by mass."""
         return name.startswith(f"{text} "), sum(probs[token] for token in beginnings[text])
 
     best = max(beginnings, key=weight)
     rivals = {j for j, key in enumerate(label_keys) if j != label and key.startswith(best)}
     if not rivals:
         return beginnings[best]
-    # A label whose rival is a token of its own may be one too, merely not returned, unless it is
-    # of several words and this is the first.
+    # If all rivals match whole tokens, this label may also be one token that no row returned,
+    # unless the beginning is the first of several words.
     if rivals <= matched and not name.startswith(f"{best} "):
         return []
     raise InputError(
         f"{where}: the labels {shown(name)} and {shown(label_keys[min(rivals)])} both begin with "
-        f"the token {shown(beginnings[best][0])}, which does not tell them apart; name the first "
+        f"the token {shown(beginnings[best][0])}, which is thus ambiguous; name the first "
         "tokens of each (tokens), or score whole labels."
     )
 
 
 def _returned_tokens(row: LogProbs, where: str) -> dict[str, float]:
-    """The tokens that a row returned, or a sentence."""
+    """Returns the tokens of a row with log-probabilities; raises if the row is invalid."""
     log_probs = np.array(list(row.values()), np.float64)
     is_absent = find_missing(log_probs)
     returned = {}
@@ -216,33 +219,33 @@ def _returned_tokens(row: LogProbs, where: str) -> dict[str, float]:
     if not returned:
         expected = "log-probabilities of top tokens"
         raise InputError.at(where, expected, "none", "ask for top_logprobs=20")
-    # exp(1) is above the limit already, and exp of a wild number would overflow.
+    # exp(1) already exceeds the limit; without the minimum, a large number would overflow.
     total = float(np.exp(np.minimum(log_probs[~is_absent], 1.0)).sum())
-    if total > 1.01:  # a hundredth for rounding, in half precision too
+    if total > 1.01:  # Allows a hundredth for rounding in half precision.
         expected = "log-probabilities over the vocabulary in nats, but the probabilities of the "
-        expected += f"{len(returned)} tokens returned sum to the probability {total:.3g}, above 1"
-        remedy = "some servers answer so (all 0.0) when they do not support log-probabilities"
+        expected += f"{len(returned)} returned tokens sum to {total:.3g}, which is above 1"
+        remedy = "some servers return 0.0 for each token if they do not support log-probabilities"
         raise InputError.at(where, expected, remedy=remedy)
     return returned
 
 
 def _bare_labels(labels: Sequence[str], where: str) -> list[str]:
-    """The labels without spaces around them, each one another."""
+    """Returns the labels without surrounding spaces; raises if two are equal or one is empty."""
     bare = list(map(_bare, labels))
     for j, name in enumerate(bare):
         if not name.strip():
             expected = "labels with letters"
-            raise InputError.at(where, expected, shown(labels[j]), "name them as the model answers")
+            raise InputError.at(where, expected, shown(labels[j]), "write the model's answers")
         if bare.index(name) < j:
             raise InputError(
                 f"{where}: the labels {shown(labels[bare.index(name)])} and {shown(labels[j])} "
-                "are one text but for spaces; give each label a name of its own."
+                "differ only in spaces; give each label a different name."
             )
     return bare
 
 
 def _named_tokens(tokens: Forms, labels: Sequence[str], where: str) -> dict[str, int]:
-    """Bare token -> label, of the tokens that a person named."""
+    """Maps the tokens that a user named, without surrounding spaces, to indices of labels."""
     named: dict[str, int] = {}
     unnamed = {_bare(name): j for j, name in enumerate(labels) if name not in tokens}
     for name, texts in tokens.items():
@@ -261,10 +264,10 @@ def _named_tokens(tokens: Forms, labels: Sequence[str], where: str) -> dict[str,
 
 
 def _bare(text: str) -> str:
-    """A token without the spaces around it, whichever way its tokenizer writes them."""
+    """Removes the spaces around a token, in the notation of any tokenizer."""
     return text.translate(SPACES).strip() or text
 
 
 def fold(text: str) -> str:
-    """A text without capitals; of one letter, as it is: "a" is a word, no answer "A"."""
+    """Returns a text in lower case; keeps a single letter: "a" is a word, not the answer "A"."""
     return text.casefold() if len(text) > 1 else text

@@ -1,4 +1,4 @@
-"""Typed settings of a study: all keys by name, checked, and the grids of contexts over them."""
+"""Typed settings of a study: their keys, checks of their values, and grids of contexts."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...] | tup
 TYPE_NAMES: dict[object, str] = {int: "a whole number", float: "a number"}
 TYPE_NAMES |= {bool: "True or False", str: "a text"}
 ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.M)
-"""An entry of a docstring's section of attributes, with the lines that continue it."""
+"""An entry of a docstring's section "Attributes", with its continuation lines."""
 
 
 class Key(NamedTuple):
-    """One setting, as a program needs it to make a flag and to check what is given.
+    """A setting, with the data that programs need for its flag and for its checks.
 
     Attributes:
-        name: as in `Settings.of`, and in a config.
-        part: the part of `Settings` that it belongs to; "" for tasks and seeds.
-        kind: its type: plain, a `Literal` of texts, or a tuple.
-        default: its value where none is given.
-        help: its description in the docstring of its part.
-        minimum: the least number that it may be; None where any will do.
-        unit: what that number counts.
+        name: Name in `Settings.of` and in a config.
+        part: The part of `Settings` with this key; "" for tasks and seeds.
+        kind: Its type: a plain type, a `Literal` of texts, or a tuple.
+        default: Its default value.
+        help: Its description in the docstring of its part.
+        minimum: Its minimum if it is a number; None for no minimum.
+        unit: The unit of that number.
     """
 
     name: str
@@ -48,16 +48,16 @@ class Key(NamedTuple):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The texts that it may be; () where it is free."""
+        """The allowed texts; () if any text is allowed."""
         return typing.get_args(self.kind) if typing.get_origin(self.kind) is Literal else ()
 
     @property
     def is_tuple(self) -> bool:
-        """True where it may have several members, with commas between them at the command line."""
+        """True for a tuple; the command line separates its members by commas."""
         return typing.get_origin(self.kind) is tuple
 
     def parse(self, text: str) -> Value:
-        """The value of a text at the command line; errors as in `check`.
+        """Converts a text of the command line to a value; raises the errors of `check`.
 
         >>> Key("shots", "prompt", int, 1, "").parse("4")
         4
@@ -67,21 +67,21 @@ class Key(NamedTuple):
             raise InputError(key=self.name, expected="a value", got="nothing", remedy=remedy)
         setting: object = text
         if self.kind is int or self.kind is float:
-            with suppress(ValueError):  # `check` says what is wrong with it
+            with suppress(ValueError):  # `check` reports an invalid number
                 setting = int(text) if self.kind is int else float(text)
         elif self.kind is bool:
-            # Any other text is refused by `check`.
+            # `check` refuses any other text.
             setting = {"True": True, "False": False}.get(text, text)
         return self.check(setting)
 
     def check(self, setting: object) -> Value:
-        """The setting in its own type.
+        """Converts a setting to its type.
 
-        What can mean one thing alone is accepted: one word for a tuple of one, words with commas or
-        a list for a tuple, a whole number for a real one.
+        Unambiguous values of other types are accepted: a word for a tuple of one, words with commas
+        or a list for a tuple, an integer for a float.
 
         Raises:
-            InputError: another type, an unknown choice, a number below the least.
+            InputError: The type is wrong, the choice is unknown, or the number is too small.
         """
         if self.choices:
             if setting not in self.choices:
@@ -90,12 +90,12 @@ class Key(NamedTuple):
             return str(setting)
         if self.is_tuple:
             return self._check_tuple(setting)
-        if self.kind is float and type(setting) is int:  # True has another type
+        if self.kind is float and type(setting) is int:  # bool is excluded
             setting = float(setting)
-        # Not isinstance: True would pass for the number 1.
+        # type, not isinstance, because True would count as the number 1.
         if type(setting) is not self.kind:
             raise InputError(key=self.name, expected=TYPE_NAMES[self.kind], got=repr(setting))
-        # Not `<`: NaN is below no number.
+        # `not >=`, because a comparison with `<` would accept NaN.
         if self.minimum is not None and not typing.cast(float, setting) >= self.minimum:
             expected = f"{self.minimum} or more {self.unit}"
             raise InputError(key=self.name, expected=expected, got=setting)
@@ -103,7 +103,7 @@ class Key(NamedTuple):
 
     def _check_tuple(self, setting: Any) -> tuple[str | int, ...]:
         member_type = typing.get_args(self.kind)[0]
-        # Of a union, each of its types.
+        # A union has several types of members.
         member_types = typing.get_args(member_type) or (member_type,)
         if member_types == (int,):
             return _read_counts(setting, self.name)
@@ -114,9 +114,9 @@ class Key(NamedTuple):
             raise InputError(key=self.name, expected=f"names such as {example}", got=repr(setting))
         names: list[str | int] = []
         for member in members:
-            # A task file's path may hold a comma.
+            # The path of a task file may contain a comma.
             if isinstance(member, str) and "," in member and not Path(member).exists():
-                # Python's quotes and brackets are let through
+                # Python's quotes and brackets are accepted, too.
                 stripped = (name.strip(" '\"") for name in member.strip("()[]").split(","))
                 names += filter(None, stripped)
             else:
@@ -125,19 +125,19 @@ class Key(NamedTuple):
 
 
 def _read_counts(setting: object, key: str) -> tuple[int, ...]:
-    """Whole numbers from 1 on; at the command line they may come as a text with commas."""
+    """Reads positive integers from a list, or from a text with commas."""
     members = setting if isinstance(setting, list | tuple) else [setting]
     digits: list[str] = []
     for member in members:
         digits += filter(None, str(member).strip("()[]").split(","))
     if not all(number.strip().isdigit() and int(number) > 0 for number in digits):
-        expected = "whole numbers from 1 on, such as 2,5,10"
+        expected = "positive whole numbers, such as 2,5,10"
         raise InputError(key=key, expected=expected, got=repr(setting))
     return tuple(map(int, digits))
 
 
 def read_help(owner: type) -> dict[str, str]:
-    """Attribute -> its description in the docstring of a class, in one line."""
+    """Returns the description of each attribute in the docstring of a class, in one line."""
     entries = ATTRIBUTE.findall(inspect.getdoc(owner) or "")
     return {name: " ".join(text.split()) for name, text in entries}
 
@@ -151,24 +151,24 @@ Number = TypeVar("Number", int, float)
 
 
 def _at_least(minimum: int, default: Number, unit: str) -> Number:
-    """A field of at least `minimum`, counted in `unit`."""
-    # Typed as what an instance's field holds, as `dataclasses.field` is.
+    """Returns a dataclass field with a minimum, counted in `unit`."""
+    # The return type is that of the field's value, as for `dataclasses.field`.
     return field(default=default, metadata={"minimum": minimum, "unit": unit})
 
 
 @dataclass(frozen=True)
 class DataSettings:
-    """Which rows are scored.
+    """The rows to score.
 
     Attributes:
         data: a folder of rows or TFDS folders, or "mini" (embedded); a task file has its own rows.
-        split: the split that is tested.
-        train_split: where demonstrations and the labeled set are drawn from.
-        limit: how many test rows; 0 is all. Give a few to try a config out.
-        limit_rows: which rows `limit` keeps: a "sample" of all, the same for every context of the
+        split: the split to test.
+        train_split: the split of demonstrations and of the labeled set.
+        limit: number of test rows; 0 for all. Use a few rows to try a config.
+        limit_rows: rows that `limit` keeps: a random "sample", the same for every context of the
             task, or the "first".
-        labeled_per_class: rows of BCL's labeled set per class; 0 scores none, and leaves bcl out.
-        classes: of an image task, "present" scores only the classes that the data have images of.
+        labeled_per_class: rows of BCL's labeled set per class; 0 for no labeled set and no bcl.
+        classes: for image tasks, "present" scores only the classes with images in the data.
     """
 
     data: str = ""
@@ -187,28 +187,28 @@ class PromptSettings:
     Attributes:
         shots: demonstrations per class; for `selection` "total" and "explicit", in all.
         selection: "per_class" draws `shots` rows of each class and shuffles them; "round_robin"
-            has the classes in turn; "total" draws `shots` rows of any class; "explicit" shows
-            the rows that `demonstrations` names.
+            alternates the classes; "total" draws `shots` rows of any class; "explicit" shows the
+            rows in `demonstrations`.
         demonstrations: ids or numbers of training rows, for `selection` "explicit".
-        order: number of a permutation of the demonstrations, from 0; -1 is the drawn order.
-        template: "" is the task's own; a number names one of its choices; a text with {field} and
-            {label} is used as it is. Of image tasks and dual encoders, the label's statement.
-        verbalizer: "" is the task's own label words; a name chooses others of the task.
-        demonstration_labels: those shown: their own, random ones, or of each row the next label.
-        label_words: "own" or words that name no label, drawn by the seed from a list: "training",
-            from which the embedded model's training drew them, or "held_out" from it.
-        over_long: what is done where a prompt is longer than the model's positions: refuse it,
-            leave out its first demonstrations, or the first ones of all prompts of the context,
-            probes too, so that one context holds for all, or cut the text on the left.
-        chat: "off" is text as a base model reads it; else messages of the checkpoint's chat
-            template: demonstrations as "turns", or all in "one_message" of the user.
-        system: the system message of a chat; none where it is empty.
-        answer_start: how the answer of a chat begins before the label, such as "The answer is".
-        chat_date: the day for a chat template that writes the date.
-        cc_fill: cc's content-free texts fill every field, or replace the whole input.
-        dc_texts: how many random-word texts dc learns from.
-        option_orders: "sample" asks 5 % of the rows in all k cyclic orders of the task's options
-            (pride); "two" asks all as they are and reversed, "all" in all k (order_average).
+        order: number of a permutation of the demonstrations, from 0; -1 for the drawn order.
+        template: "" for the task's own template; a number for another template of the task; or a
+            text with {field} and {label}. For image tasks and dual encoders, the label's statement.
+        verbalizer: "" for the task's own label words; or the name of other words of the task.
+        demonstration_labels: labels of demonstrations: their own, random ones, or the next label.
+        label_words: "own", or drawn words that name no label: from the list "training", which the
+            embedded model's training used, or from the list "held_out".
+        over_long: treatment of prompts that exceed the model's positions: raise an error; drop the
+            first demonstrations of each long prompt; drop the same number from all prompts of the
+            context, probes too; or cut the text on the left.
+        chat: "off" for plain text, as base models read it; or messages of the checkpoint's chat
+            template, with demonstrations as "turns", or all in "one_message" of the user.
+        system: system message of a chat; "" for no message.
+        answer_start: beginning of a chat answer before the label, such as "The answer is".
+        chat_date: date for chat templates that write it.
+        cc_fill: whether cc's content-free texts fill every field, or replace the whole input.
+        dc_texts: number of random-word texts that dc learns from.
+        option_orders: orders of the task's options: "sample" scores 5 % of the rows in all k cyclic
+            orders (pride); "two" all rows as they are and reversed, "all" in all k (order_average).
     """
 
     shots: int = _at_least(0, 1, "shots")
@@ -231,21 +231,21 @@ class PromptSettings:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Which model is asked, and how.
+    """The model and its execution.
 
     Attributes:
         scorer: "causal_lm" scores label words after a prompt; "dual_encoder" compares an
             image or a text with label statements (CLIP, SigLIP); "transformers" is "causal_lm"
-            for any architecture, T5 too, run with torch; "api" asks a server.
+            for any architecture, T5 too, run with torch; "api" uses a server.
         model: a checkpoint directory, a GGUF file, a name on the Hugging Face hub, "mini",
-            "mini_small" or "mini_clip"; of the scorer "api", what the server calls it.
-        batch_size: most rows in a batch; lower it only where memory is short.
+            "mini_small" or "mini_clip"; for the scorer "api", the server's name for the model.
+        batch_size: maximum number of rows in a batch; lower it only if memory is short.
         dtype: "auto" is float32 on CPUs and bfloat16 on accelerators.
         mesh: devices, such as "data:4,model:2"; "" is one device.
-        logits_only: leave the softmax's denominator out; labels of one token each.
-        scale: of a dual encoder, one over its temperature; 0 is the checkpoint's own.
-        max_tokens: of a dual encoder, where texts are cut; 0 is the checkpoint's own limit.
-        accept_keys: keys of config.json that are unknown here and, you know, change no score.
+        logits_only: leave the softmax's denominator out; labels must have one token each.
+        scale: one over the temperature of a dual encoder; 0 for the checkpoint's own.
+        max_tokens: maximum length of texts for a dual encoder; 0 for the checkpoint's own limit.
+        accept_keys: unknown keys of config.json that, as you know, do not affect scores.
     """
 
     scorer: ScorerKind = "causal_lm"
@@ -264,21 +264,21 @@ class ApiSettings:
     """Requests to a server, for the scorer "api": docs/asking-an-api.md.
 
     Attributes:
-        server: its address, such as "http://127.0.0.1:8000/v1".
-        api_scores: the way of asking. Of whole labels: "echo" (OpenAI-style completions),
-            "prompt_logprobs" (vLLM). Of labels of one token: "logprob_token_ids" (vLLM), "score"
-            (SGLang). Of the most probable first tokens: "top_k" (completions), "chat". Of the
+        server: address of the server, such as "http://127.0.0.1:8000/v1".
+        api_scores: protocol of the requests. For whole labels: "echo" (OpenAI-style completions),
+            "prompt_logprobs" (vLLM). For labels of one token: "logprob_token_ids" (vLLM), "score"
+            (SGLang). For the most probable first tokens: "top_k" (completions), "chat". For the
             options of a decision model: "systemone".
-        tokenizer: directory of the model's tokenizer.json and config.json: counts tokens, fits
-            prompts, and tells "logprob_token_ids" and "score" the labels' ids.
-        top_logprobs: most probable first tokens that "top_k" and "chat" ask for.
-        missing: what is done about labels that are not among them: "least" puts them just below
-            the least one, "drop" leaves the row out, a number of nats stands for them.
-        in_flight: most requests at a time.
-        per_minute: most requests a minute; 0 is no limit.
-        timeout: seconds after which a request is given up and asked again.
+        tokenizer: directory of the model's tokenizer.json and config.json, to count tokens, to fit
+            prompts, and to find the labels' ids for "logprob_token_ids" and "score".
+        top_logprobs: number of most probable first tokens to request with "top_k" and "chat".
+        missing: treatment of labels that are not among these tokens: "least" gives scores just
+            below the least one, "drop" leaves the row out, a number of nats is the score.
+        in_flight: maximum number of requests at a time.
+        per_minute: maximum number of requests per minute; 0 for no limit.
+        timeout: seconds after which a request is canceled and sent again.
         price: dollars per million tokens sent, for the estimate before the run.
-        key_variable: the environment variable that holds the key; none is sent where it is unset.
+        key_variable: environment variable with the API key; if it is unset, no key is sent.
     """
 
     server: str = ""
@@ -295,18 +295,18 @@ class ApiSettings:
 
 @dataclass(frozen=True)
 class CalibrationSettings:
-    """Calibration of the scores: no model is asked, nothing is scored again.
+    """Calibration of stored scores, which needs no model.
 
     Attributes:
-        methods: names of methods; none is all. Where the model is asked, it leaves out the probe
-            inputs that only other methods learn from.
-        method_options: options that differ from a method's own, METHOD.OPTION=VALUE, such as
-            "bc_running.batch_size=8"; in results they name the setting.
-        label_shares: the shares of labels that methods match: "equal" ones, or "train", those
-            counted in the task's training file; in results that names the setting.
-        probe_sizes: also let BC and PC learn from so many rows alone.
+        methods: names of methods; empty for all. During scoring, probe inputs that only other
+            methods need are left out.
+        method_options: options that differ from a method's defaults, METHOD.OPTION=VALUE, such as
+            "bc_running.batch_size=8"; results name the setting by them.
+        label_shares: shares of labels that methods match: "equal", or "train" for the shares
+            counted in the task's training file; results name the setting by it.
+        probe_sizes: numbers of rows to which BC and PC are also limited.
         draws: draws of rows for each probe size.
-        stream_orders: random orders in which the rows come, for accuracy by rows seen; 0 is none.
+        stream_orders: random orders of the rows, for accuracy by rows seen; 0 for no stream.
     """
 
     methods: tuple[str, ...] = ()
@@ -320,21 +320,21 @@ class CalibrationSettings:
 PARTS = {"data": DataSettings, "prompt": PromptSettings, "model": ModelSettings}
 PARTS |= {"api": ApiSettings, "calibration": CalibrationSettings}
 ONE_VALUE = {"batch_size", "mesh"}
-"""Keys of the model that decide no number; commas of a mesh are its own."""
+"""Keys of the model that do not affect numbers; commas in a mesh separate no values."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a study: tasks, seeds, and parts, whose keys `of` and the flags take flat.
+    """Settings of a study: tasks, seeds, and parts. `of` and the flags take all keys flat.
 
     Attributes:
         tasks: names of tasks, or paths of task files.
-        seeds: how many draws of demonstrations, seeds 0 to `seeds` - 1.
-        data: which rows.
-        prompt: how rows become prompts.
-        model: which model.
-        api: how a server is asked, where one is.
-        calibration: what is done with the scores.
+        seeds: number of draws of demonstrations, with seeds 0 to `seeds` - 1.
+        data: the rows.
+        prompt: the form of prompts.
+        model: the model.
+        api: the requests to a server, for the scorer "api".
+        calibration: the calibration of the scores.
 
     >>> Settings.of(tasks="sst2", shots=4).prompt.shots
     4
@@ -350,15 +350,15 @@ class Settings:
 
     @classmethod
     def of(cls, **chosen: object) -> Self:
-        """Settings with these keys and the defaults of all others.
+        """Returns settings with these keys and defaults for all others.
 
         Raises:
-            InputError: an unknown key, a value of another type or out of range.
+            InputError: A key is unknown, or a value has a wrong type or is out of range.
         """
         return cls().replace(**chosen)
 
     def replace(self, **chosen: object) -> Self:
-        """The same settings with some keys changed; errors as in `of`."""
+        """Returns these settings with some keys changed; raises the errors of `of`."""
         changed: dict[str, Any] = {}
         by_part: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, setting in chosen.items():
@@ -370,17 +370,17 @@ class Settings:
         return dataclasses.replace(self, **changed)
 
     def flat(self) -> dict[str, Value]:
-        """Every key and its value."""
+        """Returns every key and its value."""
         flat = {}
         for name, key in keys().items():
             flat[name] = getattr(getattr(self, key.part) if key.part else self, name)
         return flat
 
     def cell(self, task: str, seed: int = 0, **chosen: object) -> Cell:
-        """One context of a study: a task, a seed, and what else differs from these settings.
+        """Returns one context of a study: a task, a seed, and changes of these settings.
 
         Raises:
-            InputError: as in `of`; a key of the model, which all cells of a study share.
+            InputError: `of` would raise, or a key belongs to the model, which all cells share.
 
         >>> Settings.of(data="mini").cell("sst2", seed=1, shots=2).prompt.shots
         2
@@ -394,14 +394,14 @@ class Settings:
         if not isinstance(task, str) or not task:
             expected = "a task's name or a task file's path"
             raise InputError(where="task", expected=expected, got=repr(task))
-        if type(seed) is not int or seed < 0:  # True is no seed
+        if type(seed) is not int or seed < 0:  # bool is excluded
             raise InputError(where="seed", expected="a whole number from 0 on", got=repr(seed))
         settings = self.replace(**chosen) if chosen else self
         return Cell(task, seed, settings.data, settings.prompt)
 
     def grid(self) -> Iterator[Cell]:
-        """The usual sweep: each task with each seed, one seed where nothing is drawn."""
-        # Of zero-shot prompts every seed would score the same test rows again.
+        """Yields the usual sweep: each task with each seed, or one seed if nothing is drawn."""
+        # With zero shots, every seed would score the same test rows again.
         is_drawn = self.prompt.shots or self.prompt.label_words != "own"
         for task in self.tasks:
             for seed in range(self.seeds if is_drawn else 1):
@@ -414,9 +414,9 @@ class Cell:
 
     Attributes:
         task: a task's name, or the path of a task file.
-        seed: decides the demonstrations, drawn label words, the labeled set and dc's texts.
-        data: which rows.
-        prompt: how rows become prompts.
+        seed: seed of the demonstrations, drawn label words, the labeled set and dc's texts.
+        data: the rows.
+        prompt: the form of prompts.
     """
 
     task: str
@@ -425,32 +425,32 @@ class Cell:
     prompt: PromptSettings = field(default_factory=PromptSettings)
 
     def unfitted(self) -> Cell:
-        """The same context, its prompts left as long as they are."""
+        """Returns the same context without a limit on the length of prompts."""
         return dataclasses.replace(self, prompt=dataclasses.replace(self.prompt, over_long="error"))
 
 
 @cache
 def keys() -> Mapping[str, Key]:
-    """Every setting by name, tasks and seeds first: all that a program needs for its flags."""
+    """Returns every setting by name, tasks and seeds first, with the data for its flag."""
     by_name, defaults = dict[str, Key](), Settings()
     for part_name, owner in {"": Settings, **PARTS}.items():
         holder = getattr(defaults, part_name) if part_name else defaults
-        # Evaluated: in this module annotations are texts.
+        # Type hints are evaluated, because annotations in this module are strings.
         types, help_texts = typing.get_type_hints(owner), read_help(owner)
         for setting in dataclasses.fields(owner):
             name, default = setting.name, getattr(holder, setting.name)
-            if part_name or name not in PARTS:  # not the parts themselves
+            if part_name or name not in PARTS:  # skips the fields for whole parts
                 key = Key(name, part_name, types[name], default, help_texts[name])
                 by_name[name] = key._replace(**setting.metadata)
     return by_name
 
 
 class Study(NamedTuple):
-    """Contexts that one model is asked about.
+    """Contexts to score with one model.
 
     Attributes:
-        settings: what all contexts share, and the model.
-        cells: the contexts.
+        settings: The settings that all contexts share, and the model.
+        cells: The contexts.
     """
 
     settings: Settings
@@ -458,14 +458,14 @@ class Study(NamedTuple):
 
 
 def grid(settings: Settings, **choices: Sequence[object]) -> list[Study]:
-    """The usual sweep of the settings for every combination of choices; a study for each model.
+    """Returns the usual sweep for every combination of choices, with a study for each model.
 
     Args:
-        settings: of the keys that are not varied.
-        **choices: several values each of keys of the data, the prompt and the model.
+        settings: Settings of the keys that are not varied.
+        **choices: Several values for each of some keys of the data, the prompt or the model.
 
     Raises:
-        InputError: a key that a sweep has one value of; a value that the key cannot have.
+        InputError: A key cannot have several values, or a value is invalid for its key.
 
     >>> settings = Settings.of(tasks=("sst2", "rte"), model="mini")
     >>> [len(study.cells) for study in grid(settings, shots=(1, 2, 4), template=("", "1"))]
@@ -476,14 +476,14 @@ def grid(settings: Settings, **choices: Sequence[object]) -> list[Study]:
 
 
 def combinations(choices: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
-    """One choice of each key; the last key varies fastest.
+    """Yields one choice of each key; the last key varies fastest.
 
     Raises:
-        InputError: a key that a sweep has one value of, or no values.
+        InputError: A key cannot have several values, or has no values.
     """
     for name, several in choices.items():
         refuse_unknown("key that may have several values", name, varied())
-        # A text is a sequence too, of letters.
+        # A text is a sequence of characters, so it needs its own check.
         if isinstance(several, str) or not several:
             expected = "several values such as (1, 2)"
             raise InputError(where=name, expected=expected, got=repr(several))
@@ -492,17 +492,17 @@ def combinations(choices: Mapping[str, Sequence[object]]) -> Iterator[dict[str, 
 
 
 def varied() -> list[str]:
-    """The keys that may have several values: keys that decide scores."""
+    """Returns the keys that may have several values: those that affect scores."""
     scored = [name for name, key in keys().items() if key.part in ("data", "prompt", "model")]
     return [name for name in scored if name not in ONE_VALUE]
 
 
 def gather(studies: Iterable[Study]) -> list[Study]:
-    """Studies of one model as one, each context once, in the order they come."""
+    """Merges the studies of each model into one; keeps the order and drops repeated contexts."""
     by_model: dict[object, Study] = {}
     for settings, cells in studies:
-        model = (settings.model, settings.api)  # what decides the answers
+        model = (settings.model, settings.api)  # everything that affects the answers
         earlier = by_model.get(model, Study(settings, ()))
-        # A dict keeps the order of first sight, as a set would not.
+        # A dict removes duplicates and, unlike a set, keeps the order.
         by_model[model] = Study(earlier.settings, tuple(dict.fromkeys(earlier.cells + cells)))
     return list(by_model.values())

@@ -1,4 +1,4 @@
-"""Studies: what a workdir keeps, scoring of its contexts, and calibration of what is stored."""
+"""Studies: scores the contexts of a workdir, stores the tables, and calibrates stored scores."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -45,7 +45,11 @@ _HOMES = {
     "tidy": "KINDS Records",
     "workers": "SweepReport Work sweep",
 }
-"""Module -> its names, loaded when asked for: scores need no Flax, and a model no methods."""
+"""Module -> the names that it defines, space-separated.
+
+Each module is imported on first use, because stored scores need no Flax and scoring needs no
+methods.
+"""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Accuracy by rows: learned from (probe sizes), and seen so far (streams)."""
+"""Measures accuracy as a function of the number of probe rows, or of stream rows seen so far."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from batch_calibration.studies import ByRows
 from batch_calibration.typing import Key, Labels, Rows, Weight
 
 Pairs = tuple[tuple[str, object], ...]
-"""Options of one method, as a tuple: a compiled program can be kept under it."""
+"""Options of one method as a hashable tuple, so that `jax.jit` can take them as static."""
 
 
 def accuracy_by_size(
@@ -26,29 +26,34 @@ def accuracy_by_size(
     seed: int,
     options: Mapping[str, Options] | None = None,
 ) -> dict[str, ByRows]:
-    """Measures the accuracy on all n rows of methods that learn from m of them, by method.
+    """Measures the accuracy of each method as a function of the number of probe rows.
+
+    A method learns from a random subset of the n test rows and then predicts all n rows.
 
     Source: Zhou et al. 2024, Fig. 9.
 
     Args:
-        test: log_probs [m k], labels [m], weight [m]; the n rows that are there come first.
-        sizes: m; those not below n are left out, n is added.
-        methods: the names of the methods; those that are not drawn over probe sizes are left out.
-        draws: random draws of rows for each size, but one for n.
-        seed: of the draws, and of methods that start at random.
-        options: method -> what its `make` takes.
+        test: log_probs [m k], labels [m], weight [m]: n rows, then padding with weight 0.
+        sizes: numbers of probe rows; sizes of n or more are left out, and n is added.
+        methods: names of methods; methods without a curve over probe sizes are left out.
+        draws: number of random draws of rows for each size; the size n has one.
+        seed: seeds the draws and the methods with a random start.
+        options: method -> keyword arguments of its `make`.
+
+    Returns:
+        Method -> accuracy by number of probe rows, one value per draw.
     """
     log_probs, labels, present = test
     rows = len(log_probs) if present is None else int(np.sum(np.asarray(present)))
     used_sizes = [size for size in dict.fromkeys(sizes) if size < rows]
-    # The second number keeps these draws apart from those of other studies with one seed.
+    # The second number makes these draws differ from other studies' draws with the same seed.
     random = np.random.default_rng([seed, 5])
-    # A probe of m rows is the weight 1 on m rows: one shape, so one program for all sizes.
+    # A probe is a weight of 1 on its rows. All sizes thus share one shape and one compiled program.
     weights = np.zeros((len(used_sizes) * draws + 1, len(log_probs)), np.float32)
     for draw in range(len(used_sizes) * draws):
-        # `draws` rows of weights for each size
+        # Each size has `draws` consecutive rows of weights.
         weights[draw, random.choice(rows, used_sizes[draw // draws], replace=False)] = 1
-    weights[-1] = 1 if present is None else present  # the last probe is all rows
+    weights[-1] = 1 if present is None else present  # The last probe holds all rows.
     by_method = {}
     for name in methods:
         if METHODS[name].over_probe_sizes:
@@ -64,22 +69,22 @@ def accuracy_by_size(
 def _accuracy_by_weight(
     name: str, log_probs: Rows, labels: Labels, weights: jax.Array, key: Key, *, options: Pairs
 ) -> jax.Array:
-    """Accuracy [p] of a method that learns from the rows that each of weights[p n] keeps."""
+    """Returns the accuracies [p] of a method that learns from the rows with weight 1 [p n]."""
 
     def measure(weight: Weight) -> jax.Array:
         blocks = {"test": Evidence(log_probs, None, weight)}
         rows = jnp.asarray(log_probs)
-        # The comparison's key: of all rows a method that starts at random finds the same here.
+        # With the key of the main comparison, a random start gives the same result on all rows.
         scores = correct(METHODS[name], blocks, rows, key=key, **dict(options)).scores  # type: ignore
         return metrics.accuracy(scores, labels)
 
-    # One at a time: 100 starts of PC for every size and draw at once would not fit.
+    # `map` runs the probes in sequence: 100 starts of PC for all probes at once exceed the memory.
     accuracies: jax.Array = jax.lax.map(measure, jnp.asarray(weights))
     return accuracies
 
 
 def seen_counts(rows: int) -> tuple[int, ...]:
-    """Numbers of rows seen: 10, 20, 50, 100 ... and all of them.
+    """Returns the numbers of rows seen at which accuracy is measured: 10, 20, 50, 100 ... and all.
 
     >>> seen_counts(130)
     (10, 20, 50, 100, 130)
@@ -96,27 +101,31 @@ def accuracy_over_stream(
     seed: int,
     options: Mapping[str, Options] | None = None,
 ) -> dict[str, ByRows]:
-    """Measures the accuracy of the methods drawn over a stream, as test rows come in sequence.
+    """Measures the accuracy of each method along a stream of the test rows.
 
-    A value is the share of right predictions among the rows between two numbers of rows seen.
+    A value is the accuracy on the rows between two successive numbers of rows seen.
 
     Args:
-        test: log_probs [m k], labels [m], weight [m]; the n rows that are there come first.
-        orders: how many orders of the n rows.
-        methods: the names of the methods; those that are not drawn over a stream are left out.
-        seed: of the orders, and of methods that start at random.
-        options: method -> what its `make` takes.
+        test: log_probs [m k], labels [m], weight [m]: n rows, then padding with weight 0.
+        orders: number of orders of the n rows.
+        methods: names of methods; methods without a curve over streams are left out.
+        seed: seeds the orders and the methods with a random start.
+        options: method -> keyword arguments of its `make`.
+
+    Returns:
+        Method -> accuracy by number of rows seen, one value per order.
     """
     assert test.labels is not None
     log_probs, labels = np.asarray(test.log_probs), np.asarray(test.labels)
     rows = len(log_probs) if test.weight is None else int(np.asarray(test.weight).sum())
     random = np.random.default_rng([seed, 7])
-    # One random order begun at as many places, evenly apart: each row comes at each place about
-    # equally often, so that stretches of the stream differ by what has been seen before alone.
+    # The orders are rotations of one random order with evenly spaced starts. Each row is thus at
+    # each position about equally often, and segments differ only in the rows seen before them.
     starts = np.arange(orders)[:, None] * rows // orders
     order = random.permutation(rows)[(starts + np.arange(rows)) % rows]  # [o n]
     counts = seen_counts(rows)
-    # Rows without a gold label are seen, and not judged; a stretch of such rows has no value.
+    # Methods learn from rows without a gold label, but these rows do not count for accuracy. A
+    # segment without any gold label in one of the orders is left out.
     judged = np.add.reduceat(labels[order] >= 0, (0, *counts[:-1]), axis=1)  # [orders, stretches]
     has_value = (judged > 0).all(axis=0)
     seen = tuple(np.array(counts)[has_value].tolist())
@@ -136,7 +145,7 @@ def accuracy_over_stream(
 def _right_in_order(
     name: str, log_probs: jax.Array, labels: jax.Array, key: Key, *, options: Pairs
 ) -> jax.Array:
-    """Which rows [o n] a method that learns from them in their order predicts rightly."""
+    """Returns 1 for each row [o n] that a method predicts correctly while it follows the order."""
 
     def judge(stream: tuple[Rows, Labels]) -> jax.Array:
         rows, gold = stream

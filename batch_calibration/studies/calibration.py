@@ -1,4 +1,4 @@
-"""Every method on every score table, and the record of what it did to each."""
+"""Applies every method to every score table and records the results."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,31 +47,34 @@ def run_calibration(
 ) -> Records:
     """Applies every method to every table; no model is needed.
 
-    A method whose probe block a table lacks, that cannot tell so many labels apart, or that needs
-    log-probabilities where the scores are none, is left out of its record and named in `skipped`.
+    A record leaves out a method if the table lacks its probe block, if the method does not support
+    the number of labels, or if it needs log-probabilities and the scores are none. The record's
+    `skipped` holds the reason.
 
     Args:
         tables: score tables with a block "test".
-        methods: names from `METHODS`, all by default.
-        floor: scores below it, minus infinity too, are raised to it, in nats.
-        options: method -> what its `make` takes, such as `{"bc_running": {"batch_size": 8}}`; those
-            that differ from the defaults are in the record.
-        probe_sizes: also let the methods drawn over probe sizes learn from so many test rows
-            alone (the paper's Fig. 9). Sizes beyond n are left out, n is added.
-        draws: random draws of rows for each probe size.
-        stream_orders: also let the methods drawn over a stream correct the test rows in so many
-            random orders; 0 leaves it out.
-        seed: of those draws and orders, and of the methods that start at random.
-        progress: called with how many tables are done, whenever some are.
+        methods: names from `METHODS`; all by default.
+        floor: lower bound in nats; smaller scores, including minus infinity, are raised to it.
+        options: method -> keyword arguments of its `make`, such as
+            `{"bc_running": {"batch_size": 8}}`. Records keep the options that differ from the
+            defaults.
+        probe_sizes: numbers of test rows to learn from (the paper's Fig. 9), for the methods with
+            a curve over probe sizes. Sizes beyond n are left out, and n is added.
+        draws: number of random draws of rows for each probe size.
+        stream_orders: number of random orders of the test rows, for the methods with a curve over
+            streams; 0 leaves the curve out.
+        seed: seeds the draws, the orders, and the methods with a random start.
+        progress: called after each table with the number of finished tables.
         common: as in `run_methods`.
-        prior: what records call the values of `common`, which may differ from table to table.
+        prior: text that records store in place of the values of `common`, which may differ between
+            tables.
 
     Returns:
-        One record per table, in their order.
+        One record per table, in the order of the tables.
 
     Raises:
-        InputError: no method, or one that does not exist; a table without gold labels; scores that
-            are no finite numbers; a probe size below 1; options that a method does not take.
+        InputError: no methods, or an unknown one; a table without gold labels; scores that are not
+            finite; a probe size below 1; options that a method does not take.
 
     >>> from batch_calibration.scores import make_block
     >>> rows = make_block([[-1.0, -3.0], [-2.0, -2.5]], labels=[0, 1])
@@ -95,7 +98,7 @@ def run_calibration(
     for table, corrected, skipped, of_table in zip(
         tables, found.results, found.skipped, common, strict=True
     ):
-        # As methods see them: raised to the floor, and padded.
+        # The methods received these rows raised to the floor and padded.
         rows = table.blocks["test"].log_probs
         rows = rows if floor is None else np.maximum(rows, np.float32(floor))
         test = pad_rows(Evidence(rows, table.blocks["test"].labels))
@@ -132,17 +135,17 @@ def _check_counts(sizes: Sequence[int], draws: int, orders: int) -> None:
 
 
 def check_labeled(table: ScoreTable, floor: float | None = None) -> None:
-    """Refuse a table that cannot be calibrated and judged: no right label, scores that are none."""
+    """Raises if a table cannot be calibrated and evaluated: no gold labels, or invalid scores."""
     where = f"table {table.id}"
     if "test" not in table.blocks:
         raise InputError.at(
-            where, "a block 'test' to correct", f"{', '.join(table.blocks) or 'none'}", "name it so"
+            where, "a block 'test'", f"{', '.join(table.blocks) or 'none'}", "rename a block"
         )
     if not (table.blocks["test"].labels >= 0).any():
         raise InputError(
-            f"{where}: none of its {len(table.blocks['test'].row_ids)} test rows has a gold "
-            "label, so no accuracy can be given; use batch_calibration.calibrate on its scores, "
-            "or label some rows."
+            f"{where}: all {len(table.blocks['test'].row_ids)} test rows lack a gold label, so "
+            "accuracy cannot be measured; use batch_calibration.calibrate on the scores, or label "
+            "some rows."
         )
     scores.check(table, where)
     for name, block in table.blocks.items():
@@ -150,9 +153,9 @@ def check_labeled(table: ScoreTable, floor: float | None = None) -> None:
 
 
 def order_flips(table: ScoreTable) -> Estimate | None:
-    """The share of questions whose answer changes with the order of their options.
+    """Returns the share of questions with different answers in different orders of their options.
 
-    None where not every question was asked in several orders.
+    Returns None unless every question was asked in several orders.
     """
     block = table.blocks.get("permutations")
     rows, k = table.blocks["test"].log_probs.shape
@@ -168,17 +171,17 @@ def make_record(
     skipped: Mapping[str, str],
     floor: float | None,
 ) -> Record:
-    """A table's record.
+    """Makes the record of a table.
 
     Args:
-        table: with a block "test".
-        test: its rows, padded.
-        corrected: what each method made of them.
-        skipped: method -> why the table rules it out.
-        floor: what smaller scores were raised to.
+        table: a table with a block "test".
+        test: the rows of this block, padded.
+        corrected: method -> its fitted state and the corrected scores.
+        skipped: method -> the reason why the table cannot be used with it.
+        floor: lower bound that smaller scores were raised to, in nats.
     """
     gold = table.blocks["test"].labels
-    has_label = gold >= 0  # [n]; accuracies are of these rows
+    has_label = gold >= 0  # [n]; accuracies count only these rows.
     gold = gold[has_label]
     icl_is_right = np.argmax(test.log_probs[: len(has_label)][has_label], axis=-1) == gold
     methods = {}
@@ -187,8 +190,8 @@ def make_record(
         padded = pad_rows(Evidence(scores_of_method)).log_probs
         measured = jax.device_get(jit_quickly(metrics.measure)(padded, test.labels, test.weight))
         measured = {metric: float(number) for metric, number in measured.items()}
-        measured["accuracy"] = float(is_right.mean())  # to the last bit, without the padding
-        # What learns nothing is what the others are compared with.
+        measured["accuracy"] = float(is_right.mean())  # exact: padding changes the last bits
+        # A method without a probe (ICL) is the baseline, so it has no gain.
         baseline = icl_is_right if METHODS[name].probe.blocks else None
         strength = curve = None
         if METHODS[name].has_curve:
@@ -221,7 +224,7 @@ def make_record(
 
 
 def _outcomes(table: ScoreTable) -> tuple[dict[str, dict[str, int]], dict[str, int], list[str]]:
-    """Prompts of each block that were shortened, inputs that could not be read, and notes."""
+    """Returns the shortened prompts and unreadable inputs of each block, and all notes."""
     over_long, unreadable = dict[str, dict[str, int]](), dict[str, int]()
     notes = list[str]()
     for name, block in table.blocks.items():
@@ -230,14 +233,14 @@ def _outcomes(table: ScoreTable) -> tuple[dict[str, dict[str, int]], dict[str, i
                 over_long.setdefault(name, {})[change] = count
         if count := _count(block, "unreadable"):
             unreadable[name] = count
-        # What the importer of the block says of it.
+        # The importer of the block wrote these notes.
         block_notes = block.spec.get("notes")
         notes += map(str, block_notes if isinstance(block_notes, list) else [])
     return over_long, unreadable, notes
 
 
 def _count(block: Block, name: str) -> int:
-    """A number that the block's spec holds, 0 where it holds none."""
+    """Returns a count from the block's spec; 0 if the spec does not hold it."""
     count = block.spec.get(name)
     return count if isinstance(count, int) else 0
 
@@ -246,18 +249,18 @@ def _floats(array: jax.Array | np.ndarray) -> tuple[float, ...]:
     return tuple(np.asarray(array).tolist())
 
 
-CHANGED = "{} score table{} changed while being calibrated, and no record was kept: {} again"
+CHANGED = "{} score table{} changed during calibration, so no record was kept: {} again"
 
 
 class CalibrationReport(NamedTuple):
-    """The outcome of a run.
+    """The outcome of a calibration run.
 
     Attributes:
-        records: one per score table that could be read and is still there, unchanged.
-        broken: a sentence on each score table that could not.
-        seconds: what calibrating took, compilation included.
-        notes: which rows are left out, in sentences.
-        skipped: the methods that are left out of some contexts, and why.
+        records: one per calibrated score table that did not change during the run.
+        broken: a message on each score table that cannot be read or calibrated.
+        seconds: duration of the calibration, including compilation.
+        notes: remarks that qualify the numbers, such as images left out, in sentences.
+        skipped: method -> the reason why records of some contexts leave it out.
     """
 
     records: Records
@@ -280,30 +283,31 @@ def calibrate_store(
     shots: int | None = None,
     label_shares: Literal["equal", "train"] = "equal",
 ) -> CalibrationReport:
-    """Calibrate the score tables of a workdir, and keep the records there.
+    """Calibrates the score tables of a workdir and stores the records there.
 
-    Results of an earlier run with other methods and probe sizes are kept, if scores and floor are
-    the same.
+    Keeps the results of other methods and probe sizes from an earlier run with the same scores and
+    floor.
 
     Args:
         store: a workdir with scores.
-        methods: names from `METHODS`, all by default.
+        methods: names from `METHODS`; all by default.
         floor: as in `run_calibration`.
         options: as in `run_calibration`.
         probe_sizes: as in `run_calibration`.
         draws: as in `run_calibration`.
         stream_orders: as in `run_calibration`.
-        tasks: tables of these tasks alone, where curves of all would take too long.
-        shots: tables of so many shots alone.
-        label_shares: the shares that methods match, equal ones or those of the training file.
+        tasks: calibrates only tables of these tasks, for instance if curves of all take too long.
+        shots: calibrates only tables with this number of shots.
+        label_shares: label shares that methods match: "equal", or "train" for the shares in the
+            training file.
 
     Raises:
-        InputError: no score tables, or none of these tasks and shots; what `run_calibration`
-            raises of its other arguments.
+        InputError: no score tables, or no table of these tasks and shots; other invalid arguments,
+            as in `run_calibration`.
     """
-    in_table_order(methods)  # a wrong name is refused before tables are read
+    in_table_order(methods)  # raises on an unknown name before tables are read
     store = store if isinstance(store, Store) else Store(store)
-    # Before the tables are read: a record whose table changes from here on is not kept.
+    # Digests are computed before the tables are read, so that a later change of a table shows.
     digests = store.digests()
     tables, broken = store.tables()
     if not tables and not broken:
@@ -315,14 +319,14 @@ def calibrate_store(
     if not tables and not broken:
         chosen = [*tasks, *([] if shots is None else [f"{shots} shots"])]
         raise InputError(
-            f"workdir {store.workdir}: no score table is of {', '.join(chosen)}; "
-            f"{step('score')} first, or ask for others."
+            f"workdir {store.workdir}: no score tables of {', '.join(chosen)}; "
+            f"{step('score')} first, or choose other tasks or shots."
         )
     began = time.monotonic()
     usable, common = list[ScoreTable](), list[Options]()
     for table in tables:
         try:
-            # One table that cannot be judged must not stop the others.
+            # A table that cannot be calibrated must not stop the others.
             check_labeled(table, floor)
             common.append(_shares_of_training(table) if label_shares == "train" else {})
             usable.append(table)
@@ -334,7 +338,7 @@ def calibrate_store(
     )  # fmt: skip
     records = list[Record]()
     for record in calibrated:
-        # One whose table came after the digests were taken has none, and is not kept.
+        # A table that was written after the digests were computed has none; its record is dropped.
         record = replace(record, scores=digests.get(record.id, "gone"))
         record = _with_earlier(record, store.record(record.id))
         if store.put_record(record):
@@ -356,7 +360,7 @@ def calibrate_study(
     tasks: Sequence[str] = (),
     shots: int | None = None,
 ) -> CalibrationReport:
-    """`calibrate_store` as the settings of a study say; errors as there."""
+    """Calls `calibrate_store` with the settings of a study, and raises the same errors."""
     keys = dict(vars(settings))
     options = read_options(keys.pop("method_options"))
     keys["methods"] = settings.methods or None
@@ -364,18 +368,18 @@ def calibrate_study(
 
 
 def _shares_of_training(table: ScoreTable) -> Options:
-    """Options of methods by the labels counted in the task's training file."""
+    """Returns method options with the label counts of the task's training file."""
     counts = table.context.get(scores.TRAIN_LABELS)
     if not isinstance(counts, list) or len(counts) != len(table.label_names):
         key, where = "label_shares", f"table {table.id}, {spell('label_shares', 'train')}"
-        expected = "the labels of a training file of texts, which are counted when it is scored"
+        expected = "label counts of a training file, which scoring stores for tasks of text"
         remedy = f"{step('score')} into a new workdir"
         raise InputError(key=key, where=where, expected=expected, got="none", remedy=remedy)
     return {"target_prior": counted_shares(counts), "counts": tuple(counts)}
 
 
 def _with_earlier(record: Record, earlier: Record | None) -> Record:
-    """Adds the results of other methods that an earlier run found on the same scores."""
+    """Adds the results of other methods from an earlier record of the same scores."""
     if earlier is None or (earlier.floor, earlier.scores) != (record.floor, record.scores):
         return record
     methods = dict(earlier.methods)
@@ -391,6 +395,6 @@ def _notes(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         for name, count in record.unreadable.items():
             yield (
-                f"{record.context.task}, block {name!r}: left out for they could not be read: "
-                f"{count:,} of {record.rows[name] + count:,} images"
+                f"{record.context.task}, block {name!r}: {count:,} of "
+                f"{record.rows[name] + count:,} images are left out because they cannot be read"
             )

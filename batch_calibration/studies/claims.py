@@ -1,14 +1,17 @@
-"""Claims on contexts: of the workers of one workdir, one alone scores a context at a time.
+"""Claims on contexts: at most one worker of a workdir scores a context at a time.
 
-The claim on a context is a folder with one file, named after the worker and rewritten at each
-heartbeat. It takes three operations that are atomic on any shared file system, and no lock:
+The claim on a context is a folder with one file. The file is named after the worker, which rewrites
+it at each heartbeat. Claims need no lock, only three operations that are atomic on every shared
+file system:
 
-* take: a folder that holds the file is renamed to the claim's name, which fails where one is;
-* take over: the file of a worker that has died is renamed, which one worker alone can do;
-* give back: the file is removed, and the empty folder.
+* take: a worker renames a folder that holds its file to the claim's name; this fails if the claim
+  exists;
+* take over: a worker renames the file of a dead worker; only one worker can succeed;
+* give back: a worker removes its file and then the empty folder.
 
-A worker is dead where its process has ended on this machine, or where its file has not changed
-while another waited for the length of a lease by its own clock: clocks are never compared.
+A worker counts as dead if its process on this machine has ended, or if its file has not changed
+while another worker waited for the length of a lease. The waiting worker measures the lease with
+its own clock, so clocks of different machines are never compared.
 """
 
 import errno
@@ -33,21 +36,21 @@ from batch_calibration.files import process_name
 LEASE = 60.0
 """Seconds without a heartbeat after which a worker on another machine counts as dead."""
 BEATS = 6
-"""Heartbeats in a lease."""
+"""The number of heartbeats in a lease."""
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The report of a worker on the context that it scores.
+    """A worker's report on the context that it scores.
 
     Attributes:
-        context: the context in words.
-        worker: its machine and process, for people.
-        since: when it began, by its own clock.
-        rows: how many of the context's rows have scores.
-        of: how many there are.
-        seconds: how long it works on them.
-        beat: number of the heartbeat.
+        context: readable name of the context.
+        worker: readable name of the worker: its machine and process.
+        since: time at which the worker began, by its own clock.
+        rows: number of the context's rows with scores.
+        of: number of all rows of the context.
+        seconds: time spent on the context so far.
+        beat: index of the heartbeat.
     """
 
     context: str
@@ -60,21 +63,21 @@ class Heartbeat:
 
 
 class ClaimLost(Exception):
-    """Another worker took this one for dead, and scores the context now."""
+    """The loss of a claim: another worker considered this one dead and took the context over."""
 
 
 class _Holder(NamedTuple):
-    """The file of a claim, and what is in it."""
+    """The file of a claim and its content."""
 
     path: Path
     content: bytes
 
 
 class Claim:
-    """A context that this worker holds; a thread sends heartbeats inside `with claim:`.
+    """A claim that this worker holds; inside `with claim:` a thread writes heartbeats.
 
     Attributes:
-        rows: how many rows have scores so far, which the heartbeats say.
+        rows: number of rows with scores so far, for the heartbeats.
     """
 
     def __init__(self, path: Path, context: str, of: int, period: float):
@@ -83,16 +86,16 @@ class Claim:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         worker = f"{socket.gethostname()}, process {os.getpid()}"
         self._first_beat = Heartbeat(context, worker, since, of=of)
-        self._beats = 0  # in every file: one whose content changes is alive
+        self._beats = 0  # written at each heartbeat, so that a live worker's file changes
         self._stop = threading.Event()
-        # A daemon: a program that ends in an error must not wait for it.
+        # A daemon thread lets a program end that raises an error.
         self._thread = threading.Thread(target=self._keep_beating, daemon=True)
 
     def check(self) -> None:
-        """Check that the claim is still held.
+        """Checks that this worker still holds the claim.
 
         Raises:
-            ClaimLost: another worker took it over.
+            ClaimLost: another worker took the claim over.
         """
         try:
             files.retry(self._path.stat)
@@ -107,7 +110,7 @@ class Claim:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        # It may have been taken over meanwhile: then there is nothing to give back.
+        # If another worker took the claim over, there is nothing to remove.
         with suppress(OSError):
             files.remove(self._path)
             files.retry(self._path.parent.rmdir)
@@ -120,8 +123,8 @@ class Claim:
         self._beats += 1
         seconds = time.monotonic() - self._began
         beat = replace(self._first_beat, rows=self.rows, seconds=seconds, beat=self._beats)
-        # Never made anew: a file that is gone was taken over. One that cannot be written now, on a
-        # full disk for instance, may be at the next beat.
+        # The file is never created anew: if it is gone, another worker took the claim over. If it
+        # cannot be written now, for instance on a full disk, the next heartbeat tries again.
         with suppress(OSError), self._path.open("r+b", buffering=0) as file:
             file.truncate(file.write(json.dumps(asdict(beat)).encode()))
 
@@ -130,12 +133,12 @@ class Claims:
     """The claims of a workdir, as one worker sees them.
 
     Args:
-        folder: where they lie.
+        folder: the folder of the claims.
         lease: seconds without a heartbeat after which a worker counts as dead.
-        clock: seconds that pass for this worker.
+        clock: returns this worker's time in seconds.
 
     Attributes:
-        pause: seconds to wait before a claim is tried again.
+        pause: seconds to wait before the next try to take a claim.
     """
 
     def __init__(
@@ -143,14 +146,14 @@ class Claims:
     ):
         self._folder, self._lease, self._clock = folder, lease, clock
         self.pause = min(1.0, lease / BEATS)
-        # When each claim was last seen to change, by this worker's own clock.
+        # Context id -> the holder last seen and the time of its last change, by this worker's clock
         self._last_change: dict[str, tuple[_Holder, float]] = {}
 
     def take(self, context_id: str, context: str = "", of: int = 0) -> Claim | None:
-        """The claim on a context, to be held by `with`; None while another worker holds it.
+        """Takes the claim on a context, for use in `with`; returns None while another holds it.
 
         Raises:
-            InputError: what lies in the place of a claim is none, and cannot be read.
+            InputError: the claim's path holds something other than a readable claim.
         """
         folder = self._folder / context_id
         own_file = folder / f"{process_name()}-{secrets.token_hex(4)}.json"
@@ -158,11 +161,11 @@ class Claims:
             holder = _read_holder(folder)
             if holder is None and self._put(folder, own_file.name):
                 break
-            # With no holder another was quicker by a moment: look again.
+            # If there was no holder but `_put` failed, another worker was faster: look again.
             if holder is not None:
                 if not self._is_dead(context_id, holder):
                     return None
-                # Of several that take over one alone finds the file; the others look again.
+                # Of several workers that take over, only one finds the file; the others look again.
                 with suppress(FileNotFoundError):
                     files.rename(holder.path, own_file)
                     break
@@ -170,10 +173,10 @@ class Claims:
         return Claim(own_file, context, of, self._lease / BEATS)
 
     def heartbeats(self) -> dict[str, Heartbeat]:
-        """The last heartbeat on each context that is claimed, by the context's id."""
+        """Maps the id of each claimed context to the last heartbeat, except for ended processes."""
         beats = {}
-        for folder in sorted(self._folder.glob("[!.]*")):  # not claims that are being laid
-            # A heartbeat may be half written at the moment.
+        for folder in sorted(self._folder.glob("[!.]*")):  # skips claims that are being created
+            # Another worker may be writing the heartbeat right now.
             with suppress(ValueError):
                 if (holder := _read_holder(folder)) and not files.ended(holder.path.stem):
                     fields = files.parse_json(holder.content.decode())
@@ -181,7 +184,7 @@ class Claims:
         return beats
 
     def broken(self) -> list[InputError]:
-        """Why what lies in the place of a claim cannot be read: nobody can take those contexts."""
+        """Returns an error for each unreadable claim; no worker can score these contexts."""
         errors = []
         for path in sorted(self._folder.glob("[!.]*")):
             try:
@@ -191,9 +194,9 @@ class Claims:
         return errors
 
     def remove_ended(self) -> None:
-        """Remove the claims of workers whose process has ended here, on any context."""
+        """Removes all claims of processes that have ended on this machine."""
         for folder in self._folder.glob("[!.]*"):
-            # Another worker may take it over at the moment: then this does nothing.
+            # If another worker is taking the claim over, this does nothing.
             with suppress(InputError, OSError):
                 holder = _read_holder(folder)
                 if holder and files.ended(holder.path.stem):
@@ -201,24 +204,24 @@ class Claims:
                     folder.rmdir()
 
     def _put(self, folder: Path, name: str) -> bool:
-        """Try to lay a claim, whole or not at all; True where none was there."""
+        """Tries to create a claim atomically; returns False if one exists."""
         partial = self._folder / f".{folder.name}.{Path(name).stem}{files.PARTIAL}"
         files.retry(lambda: partial.mkdir(parents=True, exist_ok=True))
         try:
             files.retry((partial / name).touch)
-            # With the file in it, so that no claim is ever seen empty and taken for free.
+            # The folder already holds the file, so that no worker sees an empty, free claim.
             files.rename(partial, folder)
         except OSError as error:
             shutil.rmtree(partial)
             if error.errno == errno.ENOTDIR:
-                raise _broken(folder, "something else than a folder") from error
+                raise _broken(folder, "something other than a folder") from error
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
             return False
         return True
 
     def _is_dead(self, context_id: str, holder: _Holder) -> bool:
-        # On this machine the kernel knows; elsewhere time alone tells.
+        # The kernel knows the processes of this machine; for other machines, only time decides.
         if files.ended(holder.path.stem):
             return True
         last_holder, changed_at = self._last_change.get(context_id, (None, 0.0))
@@ -229,17 +232,17 @@ class Claims:
 
 
 def _read_holder(folder: Path) -> _Holder | None:
-    """Who holds a claim; None where it is free."""
+    """Returns the holder of a claim, or None for a free claim."""
     path = folder
     try:
         for path in files.retry(lambda: list(folder.iterdir())):
             return _Holder(path, files.retry(path.read_bytes))
     except FileNotFoundError as error:
-        # What was there a moment ago was given back; a link that leads nowhere stays.
+        # The holder gave the claim back in between, unless the path is a broken link.
         if path.is_symlink():
-            raise _broken(path, "a link that leads nowhere") from error
+            raise _broken(path, "a broken link") from error
     except OSError as error:
-        raise _broken(path, f"what cannot be read ({error.strerror})") from error
+        raise _broken(path, f"an unreadable file ({error.strerror})") from error
     return None
 
 

@@ -1,4 +1,4 @@
-"""Plans the contexts of a run, and scores one: the model scores the blocks that a table lacks."""
+"""Plans the contexts of a run, and scores the blocks that a context's stored table lacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
     from batch_calibration.scoring.engine.token_budget import TokenBudget
 
 SAMPLED_PROMPTS = 4
-"""Prompts of a block whose tokens are counted for the estimate of all."""
+"""The number of prompts of a block that the estimate of its tokens is based on."""
 
 UNREADABLE = "unreadable"
-"""The key of a block's spec for the number of inputs without scores: images that could not be
-read, answers without a label."""
+"""Key in a block's spec: the number of inputs without scores, which are images that cannot be read
+or answers without a label."""
 
 
 class Context(NamedTuple):
-    """A context of a run, and the work that was left of it when the run was planned.
+    """A context of a run, and its unfinished work when the run was planned.
 
     Attributes:
-        place: its index in the plan.
-        planned: its id, its name and the rows of each block, as a workdir keeps them.
-        rendered: its inputs.
-        description: everything that decides its numbers, as `identify` gives it.
-        missing: the names of the blocks that no stored table holds.
-        tokens: about how many a model runs for these blocks; 0 without a token budget.
+        place: index in the plan.
+        planned: id, name and rows of each block, as the workdir stores them.
+        rendered: prompts or images of the context.
+        description: all settings that determine the scores, from `identify`.
+        missing: names of the blocks without stored scores.
+        tokens: estimated number of tokens that the model runs for these blocks; 0 without a token
+            budget.
     """
 
     place: int
@@ -52,12 +53,12 @@ class Context(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id of its score table."""
+        """The id of the context's score table."""
         return self.planned.id
 
     @property
     def to_ask(self) -> int:
-        """The number of rows of the missing blocks."""
+        """The number of rows in the missing blocks."""
         return sum(self.rendered.blocks[name].size for name in self.missing)
 
 
@@ -68,14 +69,14 @@ def plan(
     store: Store,
     budget: "TokenBudget | None" = None,
 ) -> list[Context]:
-    """Plans the contexts of a run: their ids, the blocks that the store lacks, and the tokens.
+    """Plans the contexts of a run: determines ids, missing blocks and numbers of tokens.
 
     Args:
         rendered: the contexts.
         scorer: asks the model.
-        model: its name or folder.
-        store: keeps the scores.
-        budget: counts tokens; None leaves them out.
+        model: name or folder of the model.
+        store: holds the score tables.
+        budget: counts tokens; None skips the estimate.
     """
     contexts = []
     for place, context in enumerate(rendered):
@@ -89,14 +90,14 @@ def plan(
 
 
 def _estimate_tokens(blocks: Sequence[RenderedBlock], budget: "TokenBudget | None") -> float:
-    """About how many tokens a model runs for these blocks, by their first rows."""
+    """Estimates the number of tokens that a model runs for blocks, from their first prompts."""
     tokens = 0.0
     if budget is None:
         return tokens
     for block in blocks:
         if not isinstance(block.inputs, ImageInputs):
             sample = list(block.inputs[:SAMPLED_PROMPTS])
-            # The common beginning of all prompts is run once.
+            # The model runs the common prefix of all prompts once.
             shared = len(commonprefix(sample)) / max(1, *map(len, sample))  # noqa: RUF071
             length = sum(budget.token_counts(sample)) / max(len(sample), 1)
             tokens += length * (shared + (1 - shared) * block.size)
@@ -104,7 +105,7 @@ def _estimate_tokens(blocks: Sequence[RenderedBlock], budget: "TokenBudget | Non
 
 
 def name_of(context: RenderedContext) -> str:
-    """A context in a few words, for people who wait."""
+    """Returns a short, readable name of a context."""
     settings = context.context
     options = settings.get("options")
     varied = options.items() if isinstance(options, dict) else ()
@@ -114,28 +115,28 @@ def name_of(context: RenderedContext) -> str:
 
 
 def identify(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, Json]:
-    """The context's description: everything that decides its numbers, and the model's name."""
+    """Returns the context's description: all settings that determine its scores."""
     return {**context.context, "model": model_name(model), "scorer": dict(scorer.identity)}
 
 
 def model_name(model: str) -> str:
-    """The name of a model in tables: its own, of a file, or the last two parts of its folder."""
+    """Returns a model's name in tables: a file's name, or the last two parts of a folder's path."""
     if model.endswith(".gguf"):
         return Path(model).stem
-    # Many checkpoints lie in a folder called "model": the folder above tells them apart.
+    # Many checkpoints are in a folder called "model"; the parent folder distinguishes them.
     is_folder = bool(model) and model not in CHECKPOINTS and Path(model).is_dir()
     path = Path(model).resolve() if is_folder else Path(model)
-    # an absolute path begins with "/"
+    # The first part of an absolute path is "/".
     return "-".join(name for name in path.parts[-2:] if name != "/")
 
 
 def missing(context: RenderedContext, stored: ScoreTable | None) -> list[str]:
-    """The blocks that no stored table holds with these very inputs."""
+    """Returns the names of the blocks that the stored table lacks or holds with other inputs."""
     names = []
     for name, block in context.blocks.items():
         spec = dict(stored.blocks[name].spec) if stored and name in stored.blocks else None
         if spec is not None:
-            spec.pop(UNREADABLE, None)  # an outcome, not what was asked
+            spec.pop(UNREADABLE, None)  # an outcome of scoring, not a property of the inputs
         if spec != block.spec:
             names.append(name)
     return names
@@ -148,23 +149,26 @@ def score_context(
     claim: Claim | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Scores the blocks that are not stored, stores the table, and returns the rows asked about.
+    """Scores the blocks of a context that are not stored yet, and stores the table.
 
-    Batches are kept as they come, so that a run after a stop asks for the other rows alone.
+    A journal keeps each finished batch, so that a run after a stop scores only the remaining rows.
 
-    Of several processes the first alone reads and writes the store; the others work on their
-    share of the rows.
+    If several processes score together, only the first reads and writes the store; the others
+    score their share of the rows.
 
     Args:
         planned: the context.
         scorer: asks the model.
-        store: keeps the table.
+        store: holds the score tables.
         claim: keeps other workers from this context.
-        progress: called with the rows done so far.
+        progress: called with the number of finished rows.
+
+    Returns:
+        The number of rows that the model was asked about.
 
     Raises:
         InputError: rows or labels that cannot be scored.
-        ClaimLost: another worker took this one for dead; nothing is written.
+        ClaimLost: another worker took the context over; nothing is written.
     """
     import jax
 
@@ -173,8 +177,8 @@ def score_context(
     context, description, table_id = planned.rendered, planned.description, planned.id
     is_first = jax.process_index() == 0
     stored = store.get(description) if is_first else None
-    # Asked again under the claim: another worker may have finished blocks since the plan. Only the
-    # first process reads the store, and all must score the same blocks.
+    # Checked again under the claim, because another worker may have finished blocks since planning.
+    # Only the first process reads the store, but all processes must score the same blocks.
     names = sharding.agree(list(context.blocks), missing(context, stored))
     plans = {}
     for name, block in context.blocks.items():
@@ -196,7 +200,7 @@ def score_context(
             sharding.broadcast_rows(_with_failed(journal), size)
             asked_count = size - len(journal.rows) - len(journal.failed)
             answer = scorer.score(inputs, context.label_texts, progress=progress, finished=journal)
-        # Read again: who holds no claim, such as an import, may have written meanwhile.
+        # Read again, because an import needs no claim and may have written meanwhile.
         blocks = _add_blocks(context, names, answer, store.get(description))
         keep(_relabel(context, ScoreTable(description, context.label_names, blocks)))
     elif stored and (relabeled := _relabel(context, stored)) is not stored:
@@ -207,30 +211,30 @@ def score_context(
 
 
 class _Followed(NothingFinished):
-    """Rows that the first of several processes finished, in the others."""
+    """Finished rows that the first process sent to the other processes."""
 
     def __init__(self, rows: Mapping[int, np.ndarray]):
-        # Rows that failed came as NaN, see `_with_failed`.
+        # `_with_failed` marks failed rows with NaN.
         self.rows = {row: scores for row, scores in rows.items() if not np.isnan(scores).all()}
         self.failed = dict.fromkeys(rows.keys() - self.rows.keys(), "")
 
 
 def _with_failed(journal: Journal) -> dict[int, np.ndarray]:
-    """The finished rows of a journal, failed ones as NaN: arrays alone can be sent."""
+    """Returns the finished rows of a journal, with NaN for failed rows: only arrays can be sent."""
     return dict.fromkeys(journal.failed, np.full(1, np.nan, np.float32)) | journal.rows
 
 
 def _add_blocks(
     context: RenderedContext, names: Sequence[str], answer: LabelScores, stored: ScoreTable | None
 ) -> dict[str, Block]:
-    """The stored blocks, and the blocks of these names from an answer about them."""
+    """Returns the stored blocks and, from an answer, the blocks with these names."""
     blocks, start = dict(stored.blocks) if stored else {}, 0
     for name in names:
         block = _block(context.blocks[name], answer, start)
         start += context.blocks[name].size
         blocks[name] = block
         if not block.row_ids:
-            # A probe without scores is as if it were not there.
+            # A probe without any scores is left out.
             del blocks[name]
             if name == "test":
                 raise InputError(
@@ -240,8 +244,8 @@ def _add_blocks(
 
 
 def _block(rendered: RenderedBlock, answer: LabelScores, start: int) -> Block:
-    """The part of an answer that begins at `start`, without inputs that could not be read."""
-    # Rows that belong together, such as the permutations of one question, are lost together.
+    """Returns the block of an answer that begins at row `start`, without unreadable inputs."""
+    # If one row of a group fails, for instance one permutation of a question, the group is dropped.
     failed = np.array([*answer.failed], int) - start
     numbers = np.arange(rendered.size)
     is_kept = ~np.isin(numbers // rendered.together, failed // rendered.together)
@@ -255,12 +259,12 @@ def _block(rendered: RenderedBlock, answer: LabelScores, start: int) -> Block:
 
 
 def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:
-    """The table with the context's gold labels and row ids; the same object where they agree."""
+    """Returns the table with the context's gold labels and ids; the same object if they agree."""
     blocks = dict(table.blocks)
     for name in context.blocks.keys() & blocks.keys():
         rendered = context.blocks[name]
         labels, ids = np.asarray(rendered.labels, np.int32), tuple(rendered.row_ids)
-        # The stored block lacks rows that could not be read.
+        # The stored block lacks the rows that could not be read.
         if UNREADABLE in blocks[name].spec:
             positions = {row_id: i for i, row_id in enumerate(ids)}
             labels = labels[[positions[row_id] for row_id in blocks[name].row_ids]]

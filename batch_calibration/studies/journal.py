@@ -1,7 +1,7 @@
-"""Keeps finished batches of a context's rows until its table is written: a stop loses one batch.
+"""Keeps the finished batches of a context until its table is written: a stop loses one batch.
 
-Every worker adds to a file of its own, so none needs a lock. A record is whole or, at the end of a
-killed worker's file, ignored.
+Each worker appends to its own file, so no worker needs a lock. The last record in a killed worker's
+file may be incomplete; readers ignore it.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from batch_calibration.files import process_name, read_as, remove, retry
 from batch_calibration.scores import canonical, seal, unseal
 
 SYNC = 5.0
-"""Seconds of work that a computer may lose that loses power; a killed process loses none."""
+"""Seconds of work that a power failure may lose; a killed process loses no finished batch."""
 NONE: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """A block whose rows are scored with others': its name, its spec's digest, how many rows."""
+    """A block that is scored together with others: name, digest of the spec, number of rows."""
 
     block: str
     spec: str
@@ -37,22 +37,22 @@ class BlockPlan:
 
 @dataclass(frozen=True)
 class _Header:
-    """The header of a record: how many rows its numbers are of, and which rows failed."""
+    """The header of a record: the blocks that its row numbers refer to, and the failed rows."""
 
     parts: tuple[BlockPlan, ...]
     failed: Mapping[str, str]
 
 
 class Journal:
-    """The finished rows of some blocks of a context, numbered through all blocks.
+    """The finished rows of some blocks of a context; row numbers continue from block to block.
 
     Attributes:
-        rows: the scores of each row that this or an earlier worker finished.
-        failed: a sentence on each that could not be read.
+        rows: number of a row -> its scores, from this worker or an earlier one.
+        failed: number of a row -> the reason why it cannot be read.
 
     Args:
-        folder: where the journals of the context lie.
-        blocks: what is scored, in order.
+        folder: the folder of the context's journals.
+        blocks: the blocks to score, in order.
     """
 
     def __init__(self, folder: Path, blocks: Sequence[BlockPlan]):
@@ -62,11 +62,11 @@ class Journal:
         self.rows, self.failed = dict[int, np.ndarray](), dict[int, str]()
         starts, start = dict[BlockPlan, int](), 0
         for block in blocks:
-            starts[block] = start  # number of its first row
+            starts[block] = start  # number of the block's first row
             start += block.size
         for path in sorted(folder.glob("*.batches")):
             for header, rows, scores in _records(path):
-                # An earlier worker may have scored other blocks, and numbered its rows otherwise.
+                # An earlier worker may have scored other blocks and thus used other row numbers.
                 numbers = _renumber(header.parts, starts)
                 for row, row_scores in zip(rows.tolist(), scores, strict=True):
                     if row in numbers:
@@ -78,10 +78,10 @@ class Journal:
     def add(
         self, rows: Sequence[int], scores: np.ndarray, failed: Mapping[int, str] = NONE
     ) -> None:
-        """Keep a finished batch: the scores of its rows, and what could not be read.
+        """Appends a finished batch: the scores of its rows and the reasons of failed rows.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the batch cannot be written.
         """
         header = _Header(self._blocks, {str(row): reason for row, reason in failed.items()})
         arrays = {"rows": np.asarray(rows, np.int64), "values": np.ascontiguousarray(scores)}
@@ -89,18 +89,18 @@ class Journal:
         if self._file is None:
             retry(lambda: self._folder.mkdir(parents=True, exist_ok=True))
             path = self._folder / f"{process_name()}-{secrets.token_hex(4)}.batches"
-            # Unbuffered: what is written survives this process.
+            # Unbuffered, so that written batches survive a killed process.
             self._file = retry(lambda: path.open("wb", buffering=0))
         file, start = self._file, self._file.tell()
 
         def write() -> None:
-            file.seek(start)  # what an attempt wrote before it failed is written over
+            file.seek(start)  # overwrites a failed attempt
             unwritten = memoryview(len(record).to_bytes(8, "little") + record)
-            while unwritten:  # a disk that is nearly full takes a part first
+            while unwritten:  # A nearly full disk may accept only a part.
                 unwritten = unwritten[file.write(unwritten) :]
 
         retry(write)
-        # A sync of each batch would take longer than the batch.
+        # A sync after each batch would take longer than scoring it.
         if time.monotonic() - self._synced > SYNC:
             retry(lambda: os.fsync(file.fileno()))
             self._synced = time.monotonic()
@@ -114,16 +114,16 @@ class Journal:
 
 
 def remove_stored(folder: Path, stored: Collection[BlockPlan]) -> None:
-    """Remove the journals of a context whose blocks are all stored in its table."""
+    """Removes the journals of a context if its table holds all their blocks."""
     for path in folder.glob("*.batches"):
         if all(set(header.parts) <= set(stored) for header, _, _ in _records(path)):
             remove(path)
-    with suppress(OSError):  # others lie in it still
+    with suppress(OSError):  # The folder may hold other journals.
         folder.rmdir()
 
 
 def _renumber(blocks: Sequence[BlockPlan], starts: Mapping[BlockPlan, int]) -> dict[int, int]:
-    """Number of each row in its own list of blocks -> where blocks begin at `starts`."""
+    """Maps row numbers in a list of blocks to row numbers with these blocks at `starts`."""
     numbers, start = dict[int, int](), 0
     for block in blocks:
         if block in starts:
@@ -133,12 +133,12 @@ def _renumber(blocks: Sequence[BlockPlan], starts: Mapping[BlockPlan, int]) -> d
 
 
 def _records(path: Path) -> Iterator[tuple[_Header, np.ndarray, np.ndarray]]:
-    """Every record up to the first that is not whole."""
+    """Yields each record up to the first incomplete one."""
     unreadable = suppress(OSError, SafetensorError, KeyError, ValueError)
     with unreadable, retry(lambda: path.open("rb")) as file:
-        while size := file.read(8):  # bytes of the record that follows
+        while size := file.read(8):  # size of the next record in bytes
             record = file.read(int.from_bytes(size, "little"))
-            # The end of a killed worker's file, or a damaged one: what follows has no beginning.
+            # After an incomplete or damaged record, the next record cannot be found.
             if hashlib.sha256(record[:-32]).digest() != record[-32:]:
                 return
             arrays, header = unseal(record)

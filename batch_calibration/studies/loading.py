@@ -1,4 +1,4 @@
-"""Loads what settings and runs name: the scorer, its tokenizer, texts of rows; costs of asking."""
+"""Loads the scorer, the tokenizer and the texts of rows; estimates the cost of asking a server."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -26,16 +26,18 @@ if TYPE_CHECKING:
 
 
 def open_model(settings: Settings) -> OpenFiles | None:
-    """The files of the model, or of its tokenizer alone where a server is asked; None: not named.
+    """Opens the files of the model; for a server, only the tokenizer's.
+
+    Returns None unless the settings name a model or tokenizer.
 
     Raises:
-        InputError: the directory is missing, or no family has that architecture.
+        InputError: the directory is missing, or no model family has the checkpoint's architecture.
     """
     asks_server = SCORERS[settings.model.scorer].asks_server
     name = settings.api.tokenizer if asks_server else settings.model.model
     if not name:
         return None
-    # Flax is loaded where a network is asked for: reading stored scores needs none.
+    # Imported here because it loads Flax, which stored scores do not need.
     from batch_calibration.scoring.models.files.checkpoint import find
 
     directory = CHECKPOINTS[name] if name in CHECKPOINTS else find(name)
@@ -45,21 +47,21 @@ def open_model(settings: Settings) -> OpenFiles | None:
 def load_scorer(
     settings: Settings, workdir: Path | None = None, files: OpenFiles | None = None
 ) -> Scorer:
-    """The scorer that the settings name, its checkpoint loaded.
+    """Loads the scorer that the settings name, with its checkpoint.
 
     Args:
-        settings: the study's.
-        workdir: where answers of a server are kept; None keeps them in memory.
-        files: the result of `open_model`, where they are open already.
+        settings: settings of the study.
+        workdir: folder that stores a server's answers; None keeps them in memory.
+        files: the result of `open_model`; None opens the files.
 
     Raises:
-        InputError: no model; settings that do not go together; a checkpoint that cannot be read.
+        InputError: no model; settings that contradict each other; an unreadable checkpoint.
     """
     return SCORERS[settings.model.scorer].load(settings, files or open_model(settings), workdir)
 
 
 def load_token_budget(settings: Settings, files: OpenFiles | None = None) -> "TokenBudget | None":
-    """The tokenizer and positions of the model without its weights; None where none is named."""
+    """Loads the model's tokenizer and context length without weights; None without a model."""
     files = files or open_model(settings)
     if files is None:
         return None
@@ -71,10 +73,10 @@ def load_token_budget(settings: Settings, files: OpenFiles | None = None) -> "To
 def api_cost(
     lacking: Iterable[tuple[RenderedContext, Iterable[str]]], scorer: "ApiScorer"
 ) -> "ApiCost":
-    """The cost of asking about these blocks of these contexts.
+    """Estimates the cost of asking a server about blocks of contexts.
 
     Args:
-        lacking: contexts and the names of their blocks that are to be scored.
+        lacking: contexts, each with the names of the blocks to score.
         scorer: asks the server.
     """
     from batch_calibration.scoring.api.client import ApiCost
@@ -92,18 +94,18 @@ def api_cost(
 
 
 def row_texts(runs: Sequence[Run]) -> Callable[[ScoreTable], Mapping[str, str]]:
-    """A score table -> the texts of its test rows by row id; none where they are not found.
+    """Returns a function that maps a score table to the texts of its test rows, by row id.
 
-    Every data folder and task file of the runs is looked into; rows of another digest than the
-    table's are others, and are not taken.
+    The function searches all data folders and task files of the runs. It takes rows only if their
+    digest equals the table's; the mapping is empty if no rows match.
     """
-    # Each once, in the order of the runs.
+    # `dict.fromkeys` drops duplicates and keeps the order of the runs.
     folders = list(dict.fromkeys(str(run.config["data"]) for run in runs if "data" in run.config))
     tasks, reader = dict(TASKS), RowReader()
     for run in runs:
         names = run.config.get("tasks")
         for name in names if isinstance(names, list | tuple) else ():
-            # A task file may have been moved since.
+            # The task file may have been moved since the run.
             with suppress(InputError):
                 task = load_task(str(name))
                 tasks[task.name] = task
@@ -113,7 +115,7 @@ def row_texts(runs: Sequence[Run]) -> Callable[[ScoreTable], Mapping[str, str]]:
         task = tasks.get(context.task)
         if task is None or task.is_image:
             return {}
-        # Scores of older versions are of the first rows, and do not say so.
+        # Tables of older versions hold the first rows but do not record it, so both are tried.
         for folder, which in product(folders or [""], get_args(LimitRows)):
             try:
                 rows = reader.texts(task, folder, context.split, context.limit, which)

@@ -1,4 +1,4 @@
-"""Merges workdirs: the score tables of several folders in one, every block kept."""
+"""Merges workdirs: copies the score tables of several folders into one and keeps every block."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,18 +12,18 @@ from batch_calibration.studies import runs
 from batch_calibration.studies.store import Store
 
 TOLERANCE = 1e-3
-"""Nats by which two scores of one label may differ: rounding on another device is some 1e-5."""
+"""Tolerance for two scores of one label, in nats; rounding on other devices causes about 1e-5."""
 
 
 class MergeReport(NamedTuple):
     """The outcome of a merge.
 
     Attributes:
-        added: contexts that the workdir lacked.
-        widened: contexts of its own that were given blocks.
-        unchanged: contexts that it had whole.
-        left_out: sentences on score tables that were left out: of files that cannot be read, and
-            of contexts that a worker scores at the moment.
+        added: number of contexts that the workdir lacked.
+        widened: number of contexts in the workdir that got further blocks.
+        unchanged: number of contexts that the workdir already held with all blocks.
+        left_out: messages on score tables that were left out, either because the file cannot be
+            read or because a worker is scoring the context.
     """
 
     added: int
@@ -35,47 +35,47 @@ class MergeReport(NamedTuple):
 def merge_workdirs(
     sources: Sequence[str | Path], workdir: str | Path, *, tolerance: float = TOLERANCE
 ) -> MergeReport:
-    """Copy the score tables of some workdirs into another; the sources stay as they are.
+    """Copies the score tables of some workdirs into another; the sources stay unchanged.
 
-    A context has the blocks of all folders. Where two hold one block, their scores must be the
-    same but for rounding; the workdir's own are kept, or the first source's. Merged twice,
-    nothing changes. Their runs are listed, too; unfinished contexts stay where they
-    are. Records are derived: `calibrate_study` makes the records of what was added.
+    A merged context has the blocks of all folders. If two folders hold the same block, its scores
+    must be equal within the tolerance; the merge keeps the workdir's scores, or else the first
+    source's. A second merge changes nothing. The merge also copies the list of runs, but not
+    unfinished contexts or records; `calibrate_study` makes records of the added tables.
 
     Args:
         sources: workdirs to read.
-        workdir: where their tables go; made where there is none.
-        tolerance: nats by which two scores of one label may differ. Raise it for scores that were
-            computed in bfloat16 on unlike devices.
+        workdir: the folder to merge into; created if it is missing.
+        tolerance: largest difference of two scores of one label, in nats. Increase it for scores
+            that were computed in bfloat16 on different devices.
 
     Raises:
-        InputError: a source that is no workdir; a file of the workdir's that cannot be read; two
-            folders that contradict each other. Nothing is written then.
+        InputError: a source that is not a workdir; an unreadable file in the workdir; two folders
+            that contradict each other. Nothing is written in these cases.
     """
     target, stores = Store(workdir, create=True), [Store(source) for source in sources]
-    tables = dict[str, ScoreTable]()  # what each context holds now
-    origins = dict[str, dict[str, Path]]()  # the folder that each of its blocks comes from
+    tables = dict[str, ScoreTable]()  # context id -> its merged table
+    origins = dict[str, dict[str, Path]]()  # context id -> block -> the folder that it comes from
     seen, contradictions, left_out = set[str](), list[str](), list[str]()
     for store in (target, *stores):
         stored, broken = store.tables()
-        # What an unreadable table of the workdir held is not known: it could not be kept.
+        # A merge would overwrite the unknown blocks of an unreadable table in the workdir.
         if broken and store is target:
             raise InputError(" ".join(broken))
         left_out += broken
         for table in stored:
             own, origin = tables.get(table.id, table), origins.setdefault(table.id, {})
             contradictions += _contradictions(own, origin, table, store.workdir, tolerance)
-            # Earlier ones win.
+            # Blocks of earlier folders take precedence.
             tables[table.id] = own._replace(blocks={**table.blocks, **own.blocks})
             origins[table.id] = dict.fromkeys(table.blocks, store.workdir) | origin
             if store is not target:
                 seen.add(table.id)
-    # Nothing was written so far: a merge is done as a whole, or not begun.
+    # Contradictions raise before anything is written, so that no merge stops halfway.
     if contradictions:
         more = f" (and {len(contradictions) - 3} more)" if len(contradictions) > 3 else ""
         raise InputError(
             f"{'; '.join(contradictions[:3])}{more}. Nothing was merged: keep these workdirs "
-            "apart, or delete the score tables that are out of date."
+            "separate, or delete the outdated score tables."
         )
     changed = {name for name in seen if set(origins[name].values()) != {target.workdir}}
     for store in stores:
@@ -84,7 +84,7 @@ def merge_workdirs(
     if busy:
         left_out.append(
             f"workdir {target.workdir}: {len(busy)} contexts are being scored there; merge again "
-            "when they are done."
+            "when they are finished."
         )
     added = {name for name in changed - busy if target.workdir not in origins[name].values()}
     widened = len(changed - busy - added)
@@ -92,7 +92,7 @@ def merge_workdirs(
 
 
 def _put(target: Store, table: ScoreTable) -> bool:
-    """Write a table, unless a worker scores its context now; blocks it wrote meanwhile are kept."""
+    """Writes a table and keeps blocks written meanwhile; returns False if a worker scores it."""
     claim = target.claims.take(table.id, "merging")
     if claim is None:
         return False
@@ -106,10 +106,10 @@ def _put(target: Store, table: ScoreTable) -> bool:
 def _contradictions(
     own: ScoreTable, origin: dict[str, Path], table: ScoreTable, folder: Path, tolerance: float
 ) -> list[str]:
-    """Part of a sentence on each block that two folders hold and that differs."""
+    """Describes each block that differs between two folders."""
     sentences = []
     for name in table.blocks.keys() & origin.keys():
-        difference = "other names of labels"
+        difference = "other label names"
         if table.label_names == own.label_names:
             difference = _difference(own.blocks[name], table.blocks[name], tolerance)
         if difference:
@@ -119,7 +119,7 @@ def _contradictions(
 
 
 def _difference(own: Block, block: Block, tolerance: float) -> str:
-    """The difference of two blocks of one name, empty where it is nothing but rounding."""
+    """Describes the difference of two blocks; empty if they are equal within the tolerance."""
     if own.spec != block.spec:
         return "other inputs or settings"
     for field in ("row_ids", "labels", "tokens"):
@@ -127,10 +127,10 @@ def _difference(own: Block, block: Block, tolerance: float) -> str:
             return f"other {field}"
     with np.errstate(invalid="ignore"):
         distance = np.abs(own.log_probs - block.log_probs)  # [n k], nats
-    # Minus infinity is the same as itself; its distance is NaN.
+    # Two scores of minus infinity are equal, but their difference is NaN.
     distance = np.where(own.log_probs == block.log_probs, 0.0, distance)
     if distance.max() <= tolerance:
         return ""
     row, label = np.unravel_index(distance.argmax(), distance.shape)
-    scores = f"{block.log_probs[row, label]:.6g} and not {own.log_probs[row, label]:.6g}"
-    return f"other scores (of row {own.row_ids[row]} {scores} nats)"
+    scores = f"{block.log_probs[row, label]:.6g} instead of {own.log_probs[row, label]:.6g}"
+    return f"other scores (row {own.row_ids[row]}: {scores} nats)"

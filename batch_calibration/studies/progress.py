@@ -1,4 +1,4 @@
-"""Plans of the runs on a workdir, contexts that failed, and the speed of scoring."""
+"""Stores the plans of a workdir's runs, the contexts that failed, and the speed of scoring."""
 
 import json
 import secrets
@@ -20,9 +20,9 @@ class Planned:
     """A context that a run will score.
 
     Attributes:
-        id: of its score table.
-        name: the context in words.
-        blocks: how many rows each of its blocks has.
+        id: id of the score table.
+        name: readable name of the context.
+        blocks: block -> number of its rows.
     """
 
     id: str
@@ -44,7 +44,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a context cannot be scored: a sentence, when that was found, and a name of its own."""
+    """The reason why a context cannot be scored, with the time and a unique name."""
 
     sentence: str
     when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -53,25 +53,25 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Throughput:
-    """Rows that a process has scored, and the seconds they took."""
+    """The number of rows that a process has scored, and the seconds that it needed."""
 
     rows: int = 0
     seconds: float = 0.0
 
 
 class WorkFiles:
-    """The plans of a workdir, its failures, and the rows scored: small files below one folder."""
+    """Plans, failures and scoring speed of a workdir, in small files below one folder."""
 
     def __init__(self, folder: Path):
         self._folder = folder
 
     def write_plan(self, name: str, contexts: Sequence[Planned]) -> None:
-        """Keep what a run will score, under a name that says which run."""
+        """Stores the contexts that a run will score, under the name of its plan."""
         self._write("plans", name, asdict(_Plan(tuple(contexts))))
 
     def read_plan(self, name: str | None = None) -> list[Planned]:
-        """The contexts of the plan of that name, or of all plans, each once."""
-        # By id: plans of several runs may share contexts.
+        """Returns the contexts of the named plan, or of all plans, without duplicates."""
+        # Keyed by id, because plans of several runs may share contexts.
         by_id = dict[str, Planned]()
         for plan_name in self._names("plans") if name is None else [name]:
             if plan := self._read(_Plan, "plans", plan_name):
@@ -79,27 +79,27 @@ class WorkFiles:
         return list(by_id.values())
 
     def write_failure(self, context_id: str, sentence: str) -> None:
-        """Keep why a context cannot be scored."""
+        """Stores the reason why a context cannot be scored."""
         self._write("failed", context_id, asdict(Failure(sentence)))
 
     def read_failure(self, context_id: str) -> Failure | None:
-        """The recorded failure of a context, or None."""
+        """Returns the stored failure of a context, or None."""
         return self._read(Failure, "failed", context_id)
 
     def clear_failure(self, context_id: str) -> None:
-        """Forget a failure: the context can be scored."""
+        """Removes the stored failure of a context."""
         files.remove(self._path("failed", context_id))
 
     def add_scored(self, rows: int, seconds: float) -> None:
-        """Keep that this process scored so many more rows in so many more seconds."""
-        # A file for each process: no two write one.
+        """Adds rows and seconds to the totals of this process."""
+        # Each process has its own file, so that no two processes write the same file.
         name = files.process_name()
         before = self._read(_Throughput, "rates", name) or _Throughput()
         total = _Throughput(before.rows + rows, before.seconds + seconds)
         self._write("rates", name, asdict(total))
 
     def rate(self) -> float | None:
-        """Rows that a worker scored in a second, on average; None before any was timed."""
+        """Returns the average number of rows per second and worker; None before the first rows."""
         rows, seconds = 0, 0.0
         for name in self._names("rates"):
             throughput = self._read(_Throughput, "rates", name) or _Throughput()
@@ -107,7 +107,7 @@ class WorkFiles:
         return rows / seconds if seconds else None
 
     def _names(self, folder: str) -> list[str]:
-        # Names that begin with a dot are of files that are being written.
+        # A file that is being written has a name that begins with a dot.
         return sorted(path.stem for path in (self._folder / folder).glob("[!.]*.json"))
 
     def _path(self, folder: str, name: str) -> Path:
@@ -117,7 +117,7 @@ class WorkFiles:
         files.write_whole(self._path(folder, name), json.dumps(fields).encode())
 
     def _read(self, kind: type[T], folder: str, name: str) -> T | None:
-        # A file that was damaged is as good as none: no number depends on it.
+        # A damaged file is ignored, because no result depends on it.
         with suppress(OSError, ValueError):
             text = files.retry(lambda: self._path(folder, name).read_text("utf-8"))
             return files.read_as(kind, files.parse_json(text), folder)

@@ -1,4 +1,4 @@
-"""The contexts of a run that no worker has finished, one at a time, with a claim on each."""
+"""Yields the unfinished contexts of a run, each with a claim."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +12,20 @@ from batch_calibration.studies.store import Store
 
 
 class Queue:
-    """Yields contexts with claims until this worker or others have finished all of them.
+    """An iterator over contexts with claims that ends when all contexts are finished.
 
-    It waits for contexts that others hold, and takes them over from workers that have died. Of
-    several processes that score as one, the first alone chooses; the others follow and hold no
-    claims. Failures of earlier runs are tried again.
+    It waits for contexts that other workers hold, and takes contexts over from dead workers. If
+    several processes score together, only the first chooses contexts; the others follow and hold
+    no claims. Contexts that failed in earlier runs are tried again.
 
     Args:
-        plan: the name under which the workdir keeps the plan.
-        contexts: in the order in which they are tried.
-        store: keeps their scores.
-        notify: called with a sentence on contexts that others hold.
+        plan: name of the plan in the workdir.
+        contexts: the contexts, in the order in which they are tried.
+        store: holds the score tables.
+        notify: called with a message on contexts that other workers hold.
 
     Attributes:
-        failed: why contexts cannot be scored, by their ids; this run or another found it.
+        failed: id of a context -> the reason why it cannot be scored, from this run or another.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Queue:
         self._earlier_failures = {id_: store.progress.read_failure(id_) for id_ in ids}
 
     def __iter__(self) -> Iterator[tuple[Context, Claim | None]]:
-        """Yields each context with its claim; the processes that follow hold none.
+        """Yields each context with its claim; processes that follow get None as the claim.
 
-        Contexts are scored inside `attempt`, or are yielded again.
+        A context that is not scored inside `attempt` is yielded again.
         """
         from batch_calibration.scoring.engine import sharding
 
@@ -64,7 +64,7 @@ class Queue:
                 if claim := self._claim(context):
                     sharding.broadcast_number(context.place)  # to the processes that follow
                     yield context, claim
-            # Nothing could be claimed in a whole round: others hold what remains.
+            # A round without a claim means that other workers hold all remaining contexts.
             if len(self._remaining) == count_before:
                 names = [context.planned.name for context in self._remaining.values()]
                 sentence = _describe_wait(names)
@@ -72,19 +72,19 @@ class Queue:
                     self._notify(sentence)
                 notified = sentence
                 time.sleep(self._store.claims.pause)
-        sharding.broadcast_number(-1)  # the processes that follow end
+        sharding.broadcast_number(-1)  # ends the processes that follow
 
     @contextmanager
     def attempt(self, context: Context, claim: Claim | None) -> Iterator[None]:
-        """Holds the claim while the context is scored, and keeps why it cannot be.
+        """Holds the claim while the context is scored, and stores the reason of a failure.
 
         Raises:
-            NoAnswer: a server gives no answer, as it would not to the other contexts.
+            NoAnswer: a server gives no answer; the other contexts would get none, either.
         """
         with claim or nullcontext():
             try:
                 yield
-            except ClaimLost:  # its new holder finishes it, or fails
+            except ClaimLost:  # The new holder finishes the context.
                 return
             except NoAnswer:
                 raise
@@ -98,15 +98,15 @@ class Queue:
         self._remaining.pop(context.place, None)
 
     def _claim(self, context: Context) -> Claim | None:
-        """Claims the context; returns None while another worker holds it, or if it failed."""
+        """Returns a claim on the context; None while another worker holds it or after a failure."""
         failure = self._store.progress.read_failure(context.id)
-        # A failure since this run began is another worker's.
+        # A failure that this run did not find at its start comes from another worker.
         if failure and failure != self._earlier_failures[context.id]:
             self._fail(context, failure.sentence)
             return None
         try:
             return self._store.claims.take(context.id, context.planned.name, context.planned.rows)
-        except InputError as error:  # a broken claim; the other contexts have theirs
+        except InputError as error:  # The claim is broken; other contexts are not affected.
             self._fail(context, str(error))
             return None
 
@@ -118,4 +118,4 @@ class Queue:
 def _describe_wait(names: Sequence[str]) -> str:
     contexts = f"{len(names)} context{'s' if len(names) > 1 else ''}"
     more = "; ..." if len(names) > 3 else ""
-    return f"waiting for {contexts} that others score: {'; '.join(names[:3])}{more}"
+    return f"waiting for {contexts} that other workers score: {'; '.join(names[:3])}{more}"

@@ -1,4 +1,4 @@
-"""Records: what calibration found in each context; typed, versioned JSON with a checksum."""
+"""Records: the calibration results of each context, as typed, versioned JSON with a checksum."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from batch_calibration.files import WrongJson, object_at, parse_json, read_as, v
 from batch_calibration.scores import ScoreTable, digest
 
 VERSION = 5
-"""Of the JSON below; version 4, of batch-calibration 0.2, is read, too."""
+"""Version of the JSON format; version 4, of batch-calibration 0.2, can be read, too."""
 CHECKSUM = "checksum"
-"""The digest of all else in the JSON."""
+"""JSON key of the digest of all other fields."""
 CURVE_POINTS = 101
-"""Strengths of a curve: -5 to 5 in steps of 0.1, as `calibration.learned_shift` has them."""
+"""Number of strengths in a curve: -5 to 5 in steps of 0.1, as in `calibration.learned_shift`."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class ByRows:
-    """Accuracy of a method by a number of rows: those it learned from, or those seen so far.
+    """Accuracy of a method by number of rows: probe rows, or rows of a stream seen so far.
 
     Attributes:
-        rows: the numbers, ascending where rows are seen.
-        accuracy: for each number, a value per draw or order of rows. Of rows seen it is the share
-            of right answers among the rows from the number before it up to this one.
+        rows: the numbers of rows; ascending for a stream.
+        accuracy: one value per draw or order of rows, for each number of rows. For a stream, the
+            accuracy on the rows between the previous number and this one.
     """
 
     rows: tuple[int, ...]
@@ -52,14 +52,14 @@ class Result:
     """The result of one method on one context's scores.
 
     Attributes:
-        metrics: metric -> value; `gain` is over the scores as they are.
-        right: which of the labeled rows it answers rightly, see `pack`.
-        bias: of each label, in nats; () where the method keeps none.
-        options: those that were not the default.
-        strength: the strength that it searched; None where it searched none.
-        curve: accuracy by strength, where it was searched.
-        probe_size: accuracy by the number of probe rows, where that was asked for.
-        over_stream: accuracy by the number of rows seen, where that was asked for.
+        metrics: metric -> value; `gain` is the accuracy minus ICL's.
+        right: for each labeled row, whether the prediction is right, encoded by `pack`.
+        bias: bias of each label, in nats; () if the method has none.
+        options: options that differ from the defaults.
+        strength: strength that the method found by search; None without a search.
+        curve: accuracy by strength; None without a search.
+        probe_size: accuracy by number of probe rows, if requested.
+        over_stream: accuracy by number of rows seen, if requested.
     """
 
     metrics: Mapping[str, float]
@@ -72,8 +72,8 @@ class Result:
     over_stream: ByRows | None = None
 
     def with_curves_of(self, earlier: Result | None) -> Result:
-        """Adds the curves by rows of an earlier result with the same options, where it has none."""
-        # As JSON, where a tuple and a list are one.
+        """Returns this result with missing curves from an earlier result with the same options."""
+        # Compared as JSON, because a stored tuple is read as a list.
         if earlier is None or _as_json(earlier.options) != _as_json(self.options):
             return self
         curves = {name: getattr(self, name) or getattr(earlier, name) for name in CURVES}
@@ -81,11 +81,11 @@ class Result:
 
 
 CURVES = ("probe_size", "over_stream")
-"""The curves of a result by numbers of rows."""
+"""Names of the curves of a result over numbers of rows."""
 
 
 def pack(is_right: np.ndarray) -> str:
-    """Base64 of the bits of [n], true for rows that are right: six rows a letter.
+    """Encodes a boolean array [n] as base64 text with six rows per character.
 
     >>> pack(np.array([True, False, True]))
     'oA=='
@@ -94,17 +94,17 @@ def pack(is_right: np.ndarray) -> str:
 
 
 def unpack(text: str, rows: int) -> np.ndarray:
-    """The argument of `pack`, as [rows] of bool.
+    """Returns the boolean array [rows] that `pack` encoded.
 
     >>> unpack("oA==", 3).tolist()
     [True, False, True]
     """
-    # The last byte is filled up with zeros: `count` leaves them out.
+    # `count` drops the zeros that pad the last byte.
     return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=rows).astype(bool)
 
 
 def is_packed(text: str, rows: int) -> bool:
-    """True if the text is a packing of so many rows.
+    """Checks whether a text encodes an array of this many rows.
 
     >>> is_packed("oA==", 3), is_packed("oA==", 9), is_packed("?", 3)
     (True, False, False)
@@ -117,12 +117,13 @@ def is_packed(text: str, rows: int) -> bool:
 
 @dataclass(frozen=True)
 class ScorerInfo:
-    """Who gave the scores: the kind of scorer, a digest of its whole identity, and the rest of it.
+    """The scorer that gave the scores.
 
     Attributes:
-        kind: such as "causal_lm".
-        digest: of all that decides its numbers.
-        settings: what that is, such as the checkpoint's digest, the dtype or the server.
+        kind: kind of scorer, such as "causal_lm".
+        digest: digest of the kind and all settings.
+        settings: settings that determine the scores, such as the checkpoint's digest, the dtype or
+            the server.
     """
 
     kind: str = ""
@@ -132,22 +133,23 @@ class ScorerInfo:
 
 @dataclass(frozen=True)
 class ContextInfo:
-    """The settings of a context; a table need not have any of them.
+    """The settings of a context; a score table may lack any of them.
 
     Attributes:
-        task: the task's name.
-        model: the model's name, for people.
-        data: the name of the data, for people.
-        scorer: who gave the scores.
-        shots: demonstrations, per label or in all as the options say; None where unknown.
-        seed: of the draw of demonstrations; None where unknown.
-        split: the split that was asked for.
-        served: the split that stood in for it, empty where none had to.
-        limit: how many rows at most, 0 for all.
-        options: settings that are not the default, such as selection, order or template.
-        blocks: block other than the test rows -> its settings that are not the default.
-        template: the prompt's template.
-        demonstrations: ids of the rows shown.
+        task: name of the task.
+        model: readable name of the model.
+        data: readable name of the data.
+        scorer: the scorer that gave the scores.
+        shots: number of demonstrations, per label or in total, depending on `options`, or None
+            (unknown).
+        seed: seed of the draw of demonstrations, or None (unknown).
+        split: the requested split.
+        served: the split that replaces the requested one; empty if none does.
+        limit: maximum number of rows; 0 for all.
+        options: settings that differ from the defaults, such as selection, order or template.
+        blocks: block, except the test rows -> its settings that differ from the defaults.
+        template: the prompt template.
+        demonstrations: ids of the demonstrations' rows.
     """
 
     task: str = ""
@@ -174,17 +176,17 @@ class ContextInfo:
 
     @classmethod
     def from_table(cls, table: ScoreTable) -> ContextInfo:
-        """The settings that a score table names.
+        """Reads the settings of a context from its score table.
 
         Raises:
-            InputError: it says it in another type.
+            InputError: a setting has the wrong type.
         """
         description = dict[str, object]()
         for field_ in dataclasses.fields(cls):
             setting = table.context.get(field_.name)
             if setting is not None and field_.name != "scorer":
                 description[field_.name] = setting
-        # A table of other people's scores may name its scorer by a word, or not at all.
+        # An imported table may name its scorer with one word, or not at all.
         if identity := table.context.get("scorer"):
             settings = dict(identity) if isinstance(identity, dict) else {"kind": str(identity)}
             kind = settings.pop("kind", "")
@@ -196,7 +198,7 @@ class ContextInfo:
         try:
             return read_as(cls, description, "context")
         except WrongJson as error:
-            raise InputError(f"table {table.id}: {error}; write it so in the table.") from error
+            raise InputError(f"table {table.id}: {error}; correct it in the table.") from error
 
 
 @dataclass(frozen=True)
@@ -204,21 +206,22 @@ class Record:
     """The results of methods on one context's scores.
 
     Attributes:
-        id: of the score table.
-        context: what the scores were asked for.
-        label_names: one per column of scores.
-        rows: block -> how many rows it has.
+        id: id of the score table.
+        context: settings of the context.
+        label_names: names of the labels, one per column of scores.
+        rows: block -> number of its rows.
         methods: method -> its result.
-        classes: of the test rows whose right label is known, how many have each label.
-        skipped: method -> why it is left out.
-        over_long: block -> how many prompts were "dropped" demonstrations of or "truncated".
-        unreadable: block -> how many of its images could not be read.
-        floor: what smaller scores were raised to, in nats; None where none was asked for.
-        order_flips: the share of questions whose answer changes with the order of their options,
-            and its 95 % interval, in 0 to 1; () where not all were asked in several orders.
-        notes: what a reader of the numbers must know, in sentences.
-        scores: digest of the file that held the scores; empty where they came from no file.
-        version: of the record's form.
+        classes: number of test rows with each gold label.
+        skipped: method -> the reason why it is left out.
+        over_long: block -> number of prompts with "dropped" demonstrations, and of "truncated"
+            prompts.
+        unreadable: block -> number of images that cannot be read.
+        floor: lower bound that smaller scores were raised to, in nats; None without a floor.
+        order_flips: share of questions with different answers in different orders of their options,
+            and its 95 % interval, in 0 to 1; () unless every question was asked in several orders.
+        notes: remarks that qualify the numbers, in sentences.
+        scores: digest of the file of scores; empty if the scores did not come from a file.
+        version: version of the JSON format.
     """
 
     id: str
@@ -238,47 +241,47 @@ class Record:
 
     @property
     def labeled_rows(self) -> int:
-        """Test rows whose right label is known: those that every metric counts."""
-        # A record may come without counts: of all rows then.
+        """The number of test rows with a gold label; every metric counts only these rows."""
+        # In a record without counts, all rows have a gold label.
         return sum(self.classes) or self.rows["test"]
 
     def scores_of(self, table: ScoreTable) -> np.ndarray:
-        """The test scores [n, k] of the record's table, raised to its floor where it has one."""
+        """Returns the test scores [n, k] of the record's table, raised to the record's floor."""
         scores = np.asarray(table.blocks["test"].log_probs)
         return scores if self.floor is None else np.maximum(scores, np.float32(self.floor))
 
     @property
     def searched(self) -> Result | None:
-        """The result of the first method that searched its strength; None where none did."""
+        """The result of the first method with a searched strength; None without one."""
         return next((result for result in self.methods.values() if result.curve), None)
 
     def to_json(self) -> str:
-        """JSON text with a checksum; fields without a value are left out."""
+        """Returns JSON text with a checksum; fields without a value are left out."""
         fields = _filled(dataclasses.asdict(self))
         fields["methods"] = {name: _filled(of) for name, of in fields["methods"].items()}
         return json.dumps(fields | {CHECKSUM: digest(fields)}, indent=1, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str, where: str | Path = "the record") -> Record:
-        """The record that `to_json` wrote.
+        """Reads a record that `to_json` wrote.
 
         Raises:
-            InputError: no JSON, another version, another checksum than its content's, a field that
-                lacks or is of another type.
+            InputError: invalid JSON; another version; a checksum that does not match the content; a
+                field that is missing or has the wrong type.
         """
         remedy = f"{step('calibrate')} again"
         with answering(ValueError, where, "a record in JSON", remedy):
             fields = parse_json(text)
         version = fields.get("version", 1) if isinstance(fields, dict) else None
-        # Before the checksum: an old record is whole, and a sentence on damage would mislead.
+        # Checked before the checksum, because an old record is not damaged.
         if not isinstance(fields, dict) or version not in (VERSION, BY_KIND):
             got = "none" if version is None else f"version {version!r}"
             expected = f"a record of version {VERSION}"
             raise InputError.at(where, expected, got, remedy)
         if fields.pop(CHECKSUM, None) != digest(fields):
             raise InputError(
-                f"{where}: its checksum is not that of its content: it was damaged or edited; "
-                f"{remedy}."
+                f"{where}: the checksum does not match the content, so the record was damaged or "
+                f"edited; {remedy}."
             )
         try:
             if version == BY_KIND:
@@ -299,12 +302,12 @@ def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 BY_KIND = 4
-"""The version of records that keep a map from methods for each kind of result."""
+"""The version of records with one map from methods to values for each kind of result."""
 
 
 def _by_method(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts the results of a record of version `BY_KIND`: method -> its fields."""
-    from batch_calibration.methods import METHODS  # heavy, and scoring reads no records
+    """Converts the results in a record of version `BY_KIND` to a map from methods to fields."""
+    from batch_calibration.methods import METHODS  # slow to import; scoring reads no records
 
     methods = dict[str, dict[str, object]]()
     for name, metrics in object_at(fields, "methods").items():
@@ -316,22 +319,22 @@ def _by_method(fields: Mapping[str, Any]) -> dict[str, Any]:
         for name in methods.keys() & object_at(fields, kind, "accuracy"):
             accuracy = value_at(fields, kind, "accuracy", name)
             methods[name][kind] = {"rows": value_at(fields, kind, numbers), "accuracy": accuracy}
-    # The strength and its curve are of the first method that searched one.
+    # The strength and the curve belong to the first method that searched its strength.
     for name in [name for name in METHODS if METHODS[name].has_curve and name in methods][:1]:
         methods[name] |= {kind: fields[kind] for kind in ("strength", "curve") if kind in fields}
     return methods
 
 
 def _check(record: Record) -> None:
-    """Refuses a record whose fields disagree: tables and figures take them as they are."""
+    """Raises if the fields of a record contradict each other; tables and figures rely on them."""
     k, labeled_rows = len(record.label_names), sum(record.classes)
     accuracies, counts, have_every_size = list[float](), [record.rows.get("test", 0)], True
     are_ordered = have_points = are_answered = have_biases = True
     for of_method in record.methods.values():
         metrics, curve = of_method.metrics, of_method.curve
-        # A method without an accuracy has none in range.
+        # A method without an accuracy fails the check of the range.
         accuracies.append(metrics.get("accuracy", -1.0))
-        # A method without a gain has zeros, which are ordered.
+        # A method without a gain gets zeros, which are ordered.
         low, gain, high = (metrics.get(name, 0.0) for name in ("gain_low", "gain", "gain_high"))
         are_ordered &= -1 <= low <= gain <= high <= 1
         are_answered &= not of_method.right or is_packed(of_method.right, labeled_rows)
@@ -340,19 +343,19 @@ def _check(record: Record) -> None:
             accuracies += [*curve.labeled, *curve.test]
             have_points &= len(curve.labeled) == len(curve.test) == CURVE_POINTS
         for by_rows in filter(None, (of_method.probe_size, of_method.over_stream)):
-            counts += [*by_rows.rows, *map(len, by_rows.accuracy)]  # no draws are refused
+            counts += [*by_rows.rows, *map(len, by_rows.accuracy)]  # at least one draw per number
             have_every_size &= len(by_rows.accuracy) == len(by_rows.rows)
             accuracies += chain.from_iterable(by_rows.accuracy)
     for is_fine, expected in (
         (k > 1, "two labels or more"),
-        (record.methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
-        (all(0 <= accuracy <= 1 for accuracy in accuracies), "every accuracy, from 0 to 1"),
-        (are_ordered, "a gain inside its interval"),
-        (len(record.classes) in (0, k), f"the rows of each of {k} labels"),
-        (min(record.classes, default=0) >= 0 and are_answered, "an answer of each labeled row"),
-        (have_biases, f"a bias of {k} labels"),
-        (have_points, f"{CURVE_POINTS} points of a curve"),
-        (have_every_size, "a row a size"),
+        (record.methods and min(counts) > 0, "test rows, methods, and draws of each probe size"),
+        (all(0 <= accuracy <= 1 for accuracy in accuracies), "accuracies from 0 to 1"),
+        (are_ordered, "each gain inside its interval"),
+        (len(record.classes) in (0, k), f"the number of rows of each of {k} labels"),
+        (min(record.classes, default=0) >= 0 and are_answered, "an answer for each labeled row"),
+        (have_biases, f"biases of {k} labels"),
+        (have_points, f"curves of {CURVE_POINTS} points"),
+        (have_every_size, "an accuracy for each number of rows"),
     ):
         if not is_fine:
-            raise WrongJson(f"expected {expected} in the record; got others")
+            raise WrongJson(f"expected {expected} in the record; got other values")

@@ -1,4 +1,4 @@
-"""The scoring runs of a workdir: the command, config, versions, device and date of each."""
+"""Records the scoring runs of a workdir: command, config, versions, device and date."""
 
 import dataclasses
 import json
@@ -19,9 +19,9 @@ from batch_calibration.files import parse_json, read_as, remove, write_whole
 from batch_calibration.version import __version__
 
 FOLDER = "runs"
-"""Where a workdir keeps them, a file each: several processes may score into it at once."""
+"""The subfolder of a workdir with one file per run, so that several processes can write at once."""
 LIBRARIES = ("jax", "jaxlib", "flax", "numpy", "safetensors", "tokenizers")
-"""Libraries whose versions may change a score."""
+"""Libraries that may change a score from one version to the next."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Run:
     """The facts of one scoring run.
 
     Attributes:
-        began: date and time in UTC.
-        command: what was typed; of a program that is none of ours its name alone.
-        config: settings that differ from their defaults.
-        contexts: how many it was to score.
-        device: what scored, and how many of it.
-        commit: of the checkout that the code lay in, "-dirty" behind it where files differed; empty
-            where it lay in none.
-        versions: name -> version, Python's among them.
-        rows: how many were scored; None where the run did not come to its end.
-        seconds: what that took.
+        began: start of the run, date and time in UTC.
+        command: the command line; for a program of another project, only its name.
+        config: settings that differ from the defaults.
+        contexts: number of contexts to score.
+        device: number and kind of the devices, or name of the server.
+        commit: commit of the checkout with the code, followed by "-dirty" if files differ from it;
+            empty outside a checkout.
+        versions: name -> version, including Python's.
+        rows: number of scored rows; None until the run ends.
+        seconds: duration of scoring.
     """
 
     began: str
@@ -56,15 +56,15 @@ class RunFile:
     """A run that has begun, and its file."""
 
     def __init__(self, workdir: Path, run: Run):
-        # Written before anything is scored: a run may be killed.
+        # The file is written before scoring begins, because a run may be killed.
         stamp = run.began.replace(":", "").replace(" ", "T")
         self._run = run
-        # Random digits: several processes may begin in one second.
+        # Random digits make the name unique if several processes begin in the same second.
         self._path = workdir / FOLDER / f"{stamp}-{secrets.token_hex(4)}.json"
         self._write()
 
     def end(self, rows: int, seconds: float) -> None:
-        """Add what was done; of a run that found everything scored nothing is kept."""
+        """Adds the results of the run to its file; removes the file if no row was scored."""
         if not rows:
             remove(self._path)
             return
@@ -80,12 +80,12 @@ class RunFile:
 def begin(
     workdir: Path, config: Mapping[str, object], contexts: int, device: str, command: str = ""
 ) -> RunFile:
-    """Keep that a run began, and with what; of a program without a command its name alone."""
-    # What others pass to their programs may hold keys.
+    """Records the start of a run; without a command, only the name of the program."""
+    # Command lines of other programs may contain API keys, so only the program's name is stored.
     command = command or Path(sys.argv[0]).name
     began = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
     versions = {"batch-calibration": __version__, "Python": platform.python_version()}
-    for name in LIBRARIES:  # some are optional
+    for name in LIBRARIES:  # Some are optional.
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     run = Run(began, command, dict(config), contexts, device, _commit(), versions)
@@ -93,7 +93,7 @@ def begin(
 
 
 def read(workdir: Path) -> tuple[list[Run], list[str]]:
-    """Every run, the earliest first, and a sentence on each file that cannot be read."""
+    """Reads all runs, the earliest first; also returns a message on each unreadable file."""
     runs, broken = list[Run](), list[str]()
     for path in sorted((workdir / FOLDER).glob("*.json")):
         try:
@@ -106,17 +106,17 @@ def read(workdir: Path) -> tuple[list[Run], list[str]]:
 
 
 def copy_runs(source: Path, workdir: Path) -> None:
-    """Copy what another workdir keeps of its runs: each file has a name of its own."""
+    """Copies the files of another workdir's runs; their names are unique."""
     for path in sorted((source / FOLDER).glob("*.json")):
         target, run = workdir / FOLDER / path.name, path.read_bytes()
-        # Of one run the file says more once it has come to its end.
+        # The file of a run grows when the run ends, so the longer file is the newer one.
         if not target.exists() or len(target.read_bytes()) < len(run):
             write_whole(target, run)
 
 
 @cache
 def _commit() -> str:
-    """The commit of this file's checkout; empty where this file is in none."""
+    """Returns the commit of the checkout with this file; empty outside a checkout."""
     source = Path(__file__)
 
     def git(*arguments: str) -> str:
@@ -125,8 +125,8 @@ def _commit() -> str:
         return "" if process.returncode else process.stdout.strip()
 
     try:
-        # An installed package may lie below the checkout of something else.
+        # An installed package may be inside the checkout of another project.
         is_tracked = git("ls-files", "--error-unmatch", source.name)
         return is_tracked and git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
-    except OSError:  # there is no git
+    except OSError:  # git is not installed.
         return ""

@@ -1,6 +1,6 @@
-"""Scores the contexts of a study with a model: settings in, stored score tables out.
+"""Scores the contexts of a study with a model and stores the score tables.
 
-Runs on one workdir share the contexts: each claims a context before it scores it.
+Runs on one workdir share the contexts: a run claims a context before scoring it.
 """
 
 import time
@@ -37,14 +37,21 @@ if TYPE_CHECKING:
     from batch_calibration.scoring.engine.token_budget import TokenBudget
 
 KEPT_PROMPTS = 10_000
-"""Prompts of a run whose texts are held from their first rendering until they are scored."""
+"""The maximum number of prompts per run that stay in memory between rendering and scoring."""
 
 
 class ScoringProgress(NamedTuple):
-    """Progress of a run: inputs done, with the ones stored before, of all.
+    """The progress of a run.
 
-    Of the `to_ask` that were not stored, `asked` are done. About `tokens` are to be run for these,
-    beginnings that prompts share once a context, and about `tokens_run` of them are done.
+    Attributes:
+        context: readable name of the current context.
+        done: number of finished inputs, including inputs stored before the run.
+        total: number of all inputs.
+        asked: number of inputs scored in this run.
+        to_ask: number of inputs that were not stored before the run.
+        tokens: estimated number of tokens of these inputs; a prefix that all prompts of a block
+            share counts once.
+        tokens_run: estimated number of these tokens that the model has run.
     """
 
     context: str
@@ -57,14 +64,14 @@ class ScoringProgress(NamedTuple):
 
 
 class ScoringReport(NamedTuple):
-    """The outcome of a run.
+    """The outcome of a scoring run.
 
     Attributes:
-        ids: of the score tables of this run's contexts, in the order of its cells.
-        inputs: how many all contexts have.
-        scored: how many of them a model was asked about; the others were stored.
-        seconds: what that took, models loaded and prompts rendered before.
-        notes: what the scorer has to say of the run.
+        ids: ids of the score tables, in the order of the run's cells.
+        inputs: number of inputs of all contexts.
+        scored: number of inputs scored in this run; the others were stored before.
+        seconds: duration of scoring, without rendering prompts and loading the model.
+        notes: notes of the scorer on the run.
     """
 
     ids: tuple[str, ...]
@@ -85,24 +92,26 @@ def run_scoring(
     notify: Callable[[str], None] | None = None,
     command: str = "",
 ) -> ScoringReport:
-    """Ask the model about every context that the store does not hold yet, and keep the scores.
+    """Scores every context that the store does not hold yet, and stores the score tables.
 
-    All contexts are rendered before the model is loaded, so a wrong setting is refused at once. A
-    run that is stopped goes on where it was; nothing is scored twice. Runs on one workdir, on one
-    machine or several, share the contexts: each is scored by one of them, and all end when all are
-    done. A context that cannot be scored leaves the others.
+    All contexts are rendered before the model is loaded, so a wrong setting raises at once. A
+    stopped run continues where it stopped; nothing is scored twice. Runs on one workdir share the
+    contexts, also across machines: one run scores each context, and every run ends when all
+    contexts are finished. If a context cannot be scored, the run still scores the others.
 
     Args:
-        settings: what all contexts share, and the model.
-        cells: the contexts, made by `settings.cell`; None is `settings.grid()`.
-        store: a workdir, made where there is none.
-        scorer: asks the model; None loads the one that the settings name.
-        progress: called with how far the run is.
-        notify: called with sentences that a reader of the numbers must know.
-        command: what a user typed, for the workdir's list of runs; "" names the program alone.
+        settings: the model, and the settings that all contexts share.
+        cells: contexts made by `settings.cell`; None takes `settings.grid()`.
+        store: a store or a workdir; a missing folder is created.
+        scorer: asks the model; None loads the scorer that the settings name.
+        progress: called with the progress of the run.
+        notify: called with remarks that qualify the numbers, in sentences.
+        command: the user's command line, for the workdir's list of runs; "" records only the name
+            of the program.
 
     Raises:
-        InputError: a setting that does not fit its task, rows or model, with what to do.
+        InputError: a setting that does not fit its task, rows or model; a context that cannot be
+            scored.
 
     Example:
         settings = Settings.of(model="mini", data="mini", tasks="sst2", limit=40)
@@ -110,7 +119,7 @@ def run_scoring(
     """
     store = store if isinstance(store, Store) else Store(store, create=True)
     cells = list(settings.grid() if cells is None else cells)
-    # A scorer that is handed over may need no files of the model.
+    # A scorer that the caller passes may need no files of the model.
     files = None if scorer else open_model(settings)
     budget = load_token_budget(settings, files) if files else None
     rendered = render_contexts(settings, cells, notify=notify, files=files, budget=budget)
@@ -122,7 +131,7 @@ def run_scoring(
         api_scorer.notify = notify
         cost = api_cost([(context.rendered, context.missing) for context in contexts], api_scorer)
         notify(f"{api_scorer.settings.server} will be asked {cost}")
-    # After all checks: a run that is refused leaves nothing in the workdir.
+    # After all checks, so that a run with invalid settings leaves nothing in the workdir.
     run = begin_run(settings, store, len(contexts), command)
     queue = Queue(plan_name(settings, cells), contexts, store, notify)
     total, done, scored = reduce(_Extent.plus, contexts, _Extent()), _Extent(), 0
@@ -148,7 +157,7 @@ def run_scoring(
 
 
 class _Extent(NamedTuple):
-    """Rows of contexts, their rows to ask a model about, and about the tokens of these."""
+    """Totals of contexts: rows, rows to ask a model about, and estimated tokens of the latter."""
 
     rows: int = 0
     to_ask: int = 0
@@ -168,9 +177,9 @@ def _report(
     total: _Extent,
     rows: int,
 ) -> None:
-    """Reports the rows of a context that are done, after the contexts `before` it."""
+    """Reports the progress: the finished rows of a context and the contexts `before` it."""
     if claim:
-        claim.rows = rows  # for its heartbeats
+        claim.rows = rows  # for the claim's heartbeats
     if progress:
         asked = min(rows, context.to_ask)
         tokens = before.tokens + context.tokens * asked / max(context.to_ask, 1)
@@ -179,26 +188,26 @@ def _report(
 
 
 def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
-    """The name under which a workdir keeps what a run of these settings and cells will score."""
+    """Returns the name of a run's plan in the workdir, a digest of settings and cells."""
     return digest([asdict(settings.model), asdict(settings.api), *map(asdict, cells)])
 
 
 def _describe_failures(failed: Mapping[str, str], contexts: Sequence[Context]) -> str:
-    """Describes the contexts that cannot be scored; several often fail for one reason."""
+    """Describes the contexts that cannot be scored, and lists each reason once."""
     reasons = list(dict.fromkeys(failed.values()))
     few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")
     if len(contexts) == 1:
         return few
     names = [context.planned.name for context in contexts if context.id in failed]
     named = "; ".join(names[:3]) + ("; ..." if len(names) > 3 else "")
-    hint = "the others are kept: " if len(failed) < len(contexts) else ""
+    hint = "the other scores are stored; reason: " if len(failed) < len(contexts) else ""
     return f"{len(failed)} of {len(contexts)} contexts cannot be scored ({named}); {hint}{few}"
 
 
 def begin_run(
     settings: Settings, store: Store, contexts: int, command: str = ""
 ) -> runs.RunFile | None:
-    """Keep in the workdir that a run began; of several processes the first alone does."""
+    """Records the start of a run in the workdir; of several processes, only the first does."""
     import jax
 
     defaults = Settings().flat()
@@ -206,7 +215,7 @@ def begin_run(
     if SCORERS[settings.model.scorer].asks_server:
         return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}", command)
     if jax.process_index():
-        return None  # the first of several processes writes for all
+        return None  # The first of several processes writes for all.
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     return runs.begin(store.workdir, config, contexts, device, command)
 
@@ -219,14 +228,14 @@ def render_contexts(
     files: OpenFiles | None = None,
     budget: "TokenBudget | None" = None,
 ) -> list[RenderedContext]:
-    """Renders every context of a study; each file of rows is read once.
+    """Renders every context of a study; reads each file of rows once.
 
     Args:
-        settings: what all contexts share, and the model.
-        cells: the contexts; None is `settings.grid()`.
-        notify: called with sentences that a reader of the numbers must know.
-        files: the model's, of `open_model`, where they are open already.
-        budget: counts the tokens of prompts; None is that of the files.
+        settings: the model, and the settings that all contexts share.
+        cells: the contexts; None takes `settings.grid()`.
+        notify: called with remarks that qualify the numbers, in sentences.
+        files: the model's files from `open_model`; None opens them.
+        budget: counts the tokens of prompts; None loads it from the files.
 
     Raises:
         InputError: as in `run_scoring`; no cells.
@@ -249,14 +258,14 @@ def render_contexts(
         if not SCORERS[model.scorer].reads_images:
             readers = " or ".join(repr(name) for name in SCORERS if SCORERS[name].reads_images)
             raise InputError(
-                f"{task.name} is a task of images, which {model.scorer!r} cannot read; "
-                f"give {readers} and a CLIP checkpoint, as in configs/vision.py.",
+                f"{task.name} is an image task, and the scorer {model.scorer!r} reads no images; "
+                f"use {readers} and a CLIP checkpoint, as in configs/vision.py.",
                 key="scorer",
             )
         images = reader.images(task, data.data, data.split, data.limit)
         pool: ImageRows | None = None
         if data.labeled_per_class and data.train_split in image_splits(task, data.data):
-            # The labeled set is drawn from the first images alone: reading all takes long.
+            # The labeled set is drawn from the first images, because reading all takes long.
             pool = reader.images(task, data.data, data.train_split, POOL)
         return render_images(task, cell, images, pool)
 
@@ -283,17 +292,17 @@ def render_contexts(
     for task, size in sizes.items():
         if notify and (dropped[task] or truncated[task]):
             notify(
-                f"{task}: of {size:,} prompts {dropped[task]:,} lost demonstrations and "
-                f"{truncated[task]:,} were cut on the left, to fit the model's positions"
+                f"{task}: of {size:,} prompts, {dropped[task]:,} lost demonstrations and "
+                f"{truncated[task]:,} were truncated on the left to fit the model's context length"
             )
     return contexts
 
 
 def _with_blocks_of(context: RenderedContext, methods: Sequence[str]) -> RenderedContext:
-    """The context with the blocks that these methods learn from; with all where none is named."""
+    """Returns the context with only the blocks that these methods use; all without methods."""
     if not methods:
         return context
-    # Only here, as methods import much that scoring does without.
+    # Imported here, because methods load many modules that scoring does not need.
     from batch_calibration.methods import METHODS
 
     known = [METHODS[name].probe.blocks for name in methods if name in METHODS]
@@ -305,7 +314,7 @@ def _with_blocks_of(context: RenderedContext, methods: Sequence[str]) -> Rendere
 def _note_special(
     cell: Cell, task: Task, reader: RowReader, files: OpenFiles | None
 ) -> tuple[str, ...]:
-    """A note on rows that hold a special token's text, which is read as the token."""
+    """Returns a note if rows contain the text of a special token, which is read as the token."""
     if files is None or task.is_image:
         return ()
     tokens = files.tokenizer_info.tokenizer.get_added_tokens_decoder().values()
@@ -319,8 +328,8 @@ def _note_special(
     if not count:
         return ()
     return (
-        f"{count:,} of {len(found):,} rows of {cell.task} hold the text of a special token, such "
-        f"as {next(filter(None, found))!r}, which the model reads as this token, as in "
+        f"{count:,} of {len(found):,} rows of {cell.task} contain the text of a special token, "
+        f"such as {next(filter(None, found))!r}. The model reads it as the token, as in "
         "transformers.",
     )
 

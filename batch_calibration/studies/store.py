@@ -1,4 +1,4 @@
-"""The workdir: score tables and records by the id of their context, its results and its status."""
+"""The workdir: score tables and records by context id, calibration results, and status."""
 
 from __future__ import annotations
 
@@ -31,52 +31,50 @@ class Store:
 
     Attributes:
         workdir: the folder.
-        claims: which contexts are being scored, and by whom.
-        progress: what runs plan, what failed, and how fast they are.
+        claims: the workers' claims on contexts.
+        progress: the plans, failures and speed of runs.
     """
 
     def __init__(self, workdir: str | Path, *, create: bool = False, lease: float = LEASE):
-        """Open a workdir; with `create` make it, else it must hold scores already.
-
-        What killed writers left unfinished in it is removed.
+        """Opens a workdir and removes unfinished files of killed writers.
 
         Args:
-            workdir: the folder.
-            create: make it where there is none.
+            workdir: the folder; it must hold scores unless `create` is true.
+            create: creates the folder if it is missing.
             lease: seconds without a heartbeat after which a worker on another machine counts as
-                dead; longer where machines stall for a minute.
+                dead; increase it if machines may stall for a minute.
         """
         self.workdir = Path(workdir)
         self.claims = Claims(self.workdir / "work" / "claims", lease)
         self.progress = WorkFiles(self.workdir / "work")
         if create:
-            where, remedy = f"workdir {self.workdir}", "give a folder of yours"
+            where, remedy = f"workdir {self.workdir}", "choose a folder that you can write to"
             with answering(OSError, where, "a folder to write to", remedy, "workdir"):
                 folder = self.workdir / "scores"
                 retry(lambda: folder.mkdir(parents=True, exist_ok=True))
-                # Refused now, not after the first context is scored. A name of its own: several
-                # processes may open the folder at once.
+                # Raises now, not after the first context is scored. The file has a unique name,
+                # because several processes may open the folder at once.
                 retry(lambda: tempfile.TemporaryFile(dir=folder).close())
         elif not (self.workdir / "scores").is_dir():
             where, remedy = f"workdir {self.workdir}", f"{step('score')} first"
-            expected, got = "a study's folder, with its score tables in scores/", "no scores/ in it"
+            expected, got = "a study's folder with score tables in scores/", "no folder scores/"
             raise InputError(key="workdir", where=where, expected=expected, got=got, remedy=remedy)
-        # Of writers and workers that were killed.
+        # Killed writers and workers leave these files and claims.
         remove_unfinished(self.workdir)
         self.claims.remove_ended()
 
     def get(self, context: Mapping[str, Json]) -> ScoreTable | None:
-        """The stored table of a context, or None."""
+        """Returns the stored table of a context, or None."""
         return self._load(scores.context_id(context))
 
     def put(self, table: ScoreTable) -> None:
-        """Keep a table, whole or not at all; a record of what it held before is stale and goes."""
-        # The table first: stopped in between, a stale record is known by its digest.
+        """Stores a table atomically, and removes the outdated record of its earlier content."""
+        # The table comes first: after a stop in between, the digest shows that the record is old.
         table.save(self._table_path(table.id))
         remove(self._record_path(table.id))
 
     def tables(self) -> tuple[list[ScoreTable], list[str]]:
-        """Every stored table that can be read, in the order of the ids, and why others cannot."""
+        """Returns all readable tables in the order of ids, and error messages on the others."""
         tables, broken = [], []
         for path in self._table_paths():
             try:
@@ -86,34 +84,35 @@ class Store:
         return tables, broken
 
     def table_of(self, record: Record) -> ScoreTable | None:
-        """The score table that a record was made from; None where it is gone."""
+        """Returns the score table of a record, or None for a deleted table."""
         return self._load(record.id)
 
     def blocks(self, context_id: str) -> set[str]:
-        """Names of the blocks that a table holds; none where it is gone or cannot be read."""
+        """Returns the names of a table's blocks; empty if it is missing or cannot be read."""
         with suppress(InputError):
             if table := self._load(context_id):
                 return set(table.blocks)
         return set()
 
     def journal(self, context_id: str, blocks: Sequence[BlockPlan]) -> Journal:
-        """The finished rows of some blocks of a table that is not written yet."""
+        """Opens the journal with the finished rows of blocks of an unfinished table."""
         return Journal(self._journal_folder(context_id), blocks)
 
     def remove_journal(self, context_id: str, stored: Sequence[BlockPlan]) -> None:
-        """Remove what was kept of blocks that the table holds now."""
+        """Removes the journals of blocks that the table now holds."""
         remove_stored(self._journal_folder(context_id), stored)
 
     def put_record(self, record: Record) -> bool:
-        """Keep a record in place of an earlier one; says whether its scores are the stored ones.
+        """Stores a record in place of an earlier one.
 
-        One that names other scores than those is not kept.
+        Returns:
+            False if the record comes from other scores than the stored ones, and is not kept.
         """
         path = self._record_path(record.id)
         if self._is_outdated(record):
             return False
         write_whole(path, record.to_json().encode())
-        # `put` writes a table and then removes its record: of the two that meet here, one removes.
+        # `put` in another process may have replaced the table since the first check.
         if self._is_outdated(record):
             remove(path)
             return False
@@ -123,16 +122,16 @@ class Store:
         return record.scores not in ("", self.digest(record.id))
 
     def record(self, context_id: str) -> Record | None:
-        """The record of a table; None where there is none that can be read."""
+        """Returns the record of a table, or None for a missing or unreadable record."""
         with suppress(InputError):
             return self._read_record(self._record_path(context_id))
         return None
 
     def records(self) -> Records:
-        """Every record, in the order of the ids.
+        """Returns all records, in the order of ids.
 
         Raises:
-            InputError: there is none, or one of them cannot be read.
+            InputError: no records, or a record that cannot be read.
         """
         paths = sorted((self.workdir / "records").glob("*.json"))
         if not paths:
@@ -152,7 +151,7 @@ class Store:
         right_path = self._table_path(table.id)
         if path != right_path:
             raise InputError.at(
-                path, "the table of its name", table.id, f"rename it {right_path.name} or remove it"
+                path, "the id in its name", table.id, f"rename it {right_path.name} or remove it"
             )
         return table
 
@@ -163,11 +162,11 @@ class Store:
             record = Record.from_json(text, path)
         if path != self._record_path(record.id):
             remedy = f"the file was renamed or copied; remove it and {remedy}"
-            raise InputError.at(path, "the record of that id", repr(record.id), remedy)
+            raise InputError.at(path, "the id in its name", repr(record.id), remedy)
         return record
 
     def digest(self, context_id: str) -> str:
-        """Digest of the file that holds a table; empty where there is none."""
+        """Returns the digest of a table's file; empty if the file is missing."""
         path = self._table_path(context_id)
         try:
             return hashlib.sha256(retry(path.read_bytes)).hexdigest()[:16]
@@ -175,11 +174,11 @@ class Store:
             return ""
 
     def digests(self) -> dict[str, str]:
-        """`digest` of each file of scores, by its name, which is a table's id."""
+        """Maps the id of each stored table to the digest of its file."""
         return {path.stem: self.digest(path.stem) for path in self._table_paths()}
 
     def unmatched(self, records: Records | None = None) -> list[str]:
-        """A sentence each on tables without a record, and on records without their scores."""
+        """Describes tables without a record, and records without their table, in sentences."""
         records = self.records() if records is None else records
         recorded_ids = {record.id for record in records}
         lost, changed = list[str](), list[str]()
@@ -195,8 +194,8 @@ class Store:
         titles = [_read_title(path) for path in unrecorded]
         return [
             *_sentence(titles, "score table", "without a record, so not shown", calibrate),
-            *_sentence(changed, "score table", "changed since its record was made", calibrate),
-            *_sentence(lost, "record", "whose score table is gone", rescore),
+            *_sentence(changed, "score table", "changed after the last calibration", calibrate),
+            *_sentence(lost, "record", "without its score table", rescore),
         ]
 
     def _journal_folder(self, context_id: str) -> Path:
@@ -214,7 +213,7 @@ def _title(task: Json, seed: Json) -> str:
 
 
 def _read_title(path: Path) -> str:
-    """The content of a file of scores, in a few words."""
+    """Returns a short title of a score file: its task and seed."""
     try:
         context = scores.load(path).context
     except InputError:
@@ -223,23 +222,23 @@ def _read_title(path: Path) -> str:
 
 
 def _sentence(titles: list[str], kind: str, state: str, remedy: str) -> list[str]:
-    """A sentence on some files, the first three by their titles; none on no files."""
+    """Returns a sentence on some files, with the first three titles; empty for no files."""
     few = "; ".join(titles[:3]) + ("; ..." if len(titles) > 3 else "")
     plural = "s" if len(titles) > 1 else ""
     return [f"{len(titles)} {kind}{plural} {state} ({few}): {remedy}."] if titles else []
 
 
 class Status(NamedTuple):
-    """Progress of the runs on a workdir.
+    """The progress of the runs on a workdir.
 
     Attributes:
-        done: contexts whose tables hold all that is planned.
-        running: the last heartbeats on contexts that are being scored.
-        failed: contexts that cannot be scored, and why.
-        left: the others.
-        broken: why claims cannot be read, which keep every worker from their contexts.
-        seconds_left: until all are done with the workers that run now, or with one; None before
-            any context was timed.
+        done: contexts with all planned blocks stored.
+        running: last heartbeats of the contexts that are being scored.
+        failed: contexts that cannot be scored, with the reasons.
+        left: all other contexts.
+        broken: errors of unreadable claims; workers cannot score their contexts.
+        seconds_left: estimated time until all contexts are finished, with the current number of
+            workers, at least one; None before any context was timed.
     """
 
     done: list[Planned]
@@ -250,7 +249,7 @@ class Status(NamedTuple):
     seconds_left: float | None
 
     def lines(self) -> Iterator[str]:
-        """The status in lines of text."""
+        """Yields the status in lines of text."""
         yield (
             f"{len(self.done)} done, {len(self.running)} running, {len(self.failed)} failed, "
             f"{len(self.left)} left"
@@ -271,21 +270,21 @@ class Status(NamedTuple):
 
 
 def read_status(store: Store, plan: str | None = None) -> Status:
-    """The status of the runs on a workdir.
+    """Reads the status of the runs on a workdir.
 
     Raises:
-        InputError: no run of that plan has begun.
+        InputError: no run with this plan has begun.
     """
     contexts = store.progress.read_plan(plan)
     if not contexts:
-        where, got = f"workdir {store.workdir}", f"none of {'this config' if plan else 'any'}"
+        where, got = f"workdir {store.workdir}", f"none{' of this config' if plan else ''}"
         remedy = f"{step('score')} first"
         raise InputError.at(where, "the list of contexts of a run", got, remedy)
     beats = store.claims.heartbeats()
     status = Status([], [], [], [], store.claims.broken(), None)
-    rows_left = 0  # of contexts that wait or are being scored
+    rows_left = 0  # rows of contexts that wait or are being scored
     for context in contexts:
-        # First: a context that is being scored may have failed before, or have some blocks.
+        # Heartbeats come first, because a running context may have failed or been stored before.
         if beat := beats.get(context.id):
             status.running.append(beat)
             rows_left += max(0, beat.of - beat.rows)
@@ -310,17 +309,17 @@ def load_results(workdir: str | Path | Store, form: Literal["arrow"]) -> pyarrow
 def load_results(
     workdir: str | Path | Store, form: str = "pandas"
 ) -> pandas.DataFrame | pyarrow.Table:
-    """Results of calibration in a workdir: a row per context, method and metric.
+    """Loads the calibration results of a workdir: a row per context, method and metric.
 
-    The columns are those of `Records.rows`. They are read from the records, so they are from
-    the last calibration, not from files of results.
+    `Records.rows` describes the columns. The results come from the records of the last
+    calibration, not from files of results.
 
     Args:
         workdir: the folder of scores and records.
         form: "pandas" for a DataFrame, "arrow" for a pyarrow Table.
 
     Raises:
-        InputError: no records in the folder; another form; its library is not installed.
+        InputError: no records in the folder; an unknown form; a library that is not installed.
 
     Example:
         results = load_results("runs/mini")
@@ -333,10 +332,10 @@ def load_results(
 
 
 def write_results(records: Records, folder: str | Path) -> tuple[list[Path], str]:
-    """Write `results.csv` and, where pyarrow is installed, `results.parquet`.
+    """Writes `results.csv` and, if pyarrow is installed, `results.parquet`.
 
     Returns:
-        The files, and a sentence on the one that is not written, empty where both are.
+        The files, and a message if the Parquet file is not written, else an empty text.
     """
     columns = tidy.typed_columns(records.rows())
     csv_path, parquet_path = Path(folder) / "results.csv", Path(folder) / "results.parquet"
@@ -344,7 +343,7 @@ def write_results(records: Records, folder: str | Path) -> tuple[list[Path], str
     try:
         parquet = tidy.to_parquet(columns)
     except InputError:
-        # One from before would hold other results than the file beside it.
+        # An older Parquet file would contradict the new CSV file.
         parquet_path.unlink(missing_ok=True)
         return [csv_path], f"{parquet_path} is not written: it needs pyarrow; pip install pyarrow."
     write_whole(parquet_path, parquet)

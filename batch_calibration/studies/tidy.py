@@ -1,4 +1,7 @@
-"""Records as one tidy table: a row per context, method and metric; pandas, Arrow, CSV, Parquet."""
+"""Converts records to one tidy table (pandas, Arrow, CSV, Parquet).
+
+The table has a row per context, method and metric.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 Row = dict[str, object]
 
 ALWAYS = ("data", "split", "limit", "shots", "demonstrations")
-"""Settings that a context names whatever they are."""
+"""Settings that a context names even if they have their default values."""
 OPTIONS: dict[str, type] = {}
 for _name, _key in keys().items():
     if _key.part in ("data", "prompt") and _name not in ALWAYS:
@@ -32,17 +35,17 @@ KINDS: dict[str, type] = {
     "scorer": str, "scorer_digest": str, "label_names": list, "template": str,
     "demonstrations": list,
 }  # fmt: skip
-"""Columns that every table has, and the type of each; `list` is one of texts."""
+"""Columns of every table and their types; `list` is a list of texts."""
 PANDAS_DTYPES = {str: "string", int: "Int64", float: "float64", bool: "boolean", list: "object"}
-"""The dtype of each kind: a column of whole numbers stays one where some are unknown."""
+"""The pandas dtype of each type; `Int64` keeps integers if some values are unknown."""
 
 
 class Column(NamedTuple):
     """One column.
 
     Attributes:
-        kind: `str`, `int`, `float`, `bool`, or `list` for lists of texts.
-        cells: one for each row, None where there is none.
+        kind: type of the cells: `str`, `int`, `float`, `bool`, or `list` for lists of texts.
+        cells: one cell per row; None for a missing value.
     """
 
     kind: type
@@ -53,18 +56,19 @@ Columns = Mapping[str, Column]
 
 
 class Records(UserList[Record]):
-    """Records in order, and the same as one tidy table: a row per context, method and metric."""
+    """A list of records that converts to one tidy table: a row per context, method and metric."""
 
     def __repr__(self) -> str:
         return f"Records({self.data!r})"
 
     def rows(self) -> list[Row]:
-        """One dict per context, method and metric: what was found, and every setting.
+        """Returns one dict per context, method and metric, with the value and all settings.
 
-        `low` and `high` are the ends of the value's 95 % interval, None where it has none. `rows`
-        counts the test rows whose right label is known, for each metric is of these. A setting is
-        None where it is the default or not known: `option_NAME` is one of the prompt or of a
-        block, `scorer_NAME` one of the scorer, `method_NAME` one of the row's method.
+        `low` and `high` are the ends of the value's 95 % interval; None without an interval. `rows`
+        is the number of test rows with a gold label; every metric counts only these rows. A setting
+        is None for its default value or an unknown one. `option_NAME` is a setting of the prompt or
+        of a block, `scorer_NAME` a setting of the scorer, and `method_NAME` an option of the row's
+        method.
         """
         rows: list[Row] = []
         for record in self:
@@ -72,7 +76,7 @@ class Records(UserList[Record]):
             for method, of_method in record.methods.items():
                 metrics, options = of_method.metrics, prefixed("method", of_method.options)
                 for metric, number in metrics.items():
-                    # The ends of an interval stand beside their metric, in its own row.
+                    # The ends of an interval are columns in the row of their metric.
                     if metric.removesuffix("_low").removesuffix("_high") in {*metrics} - {metric}:
                         continue
                     found: Row = {"method": method, "metric": metric, "value": number}
@@ -82,7 +86,7 @@ class Records(UserList[Record]):
         return fill_columns(rows)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """`rows` as a pandas DataFrame.
+        """Converts `rows` to a pandas DataFrame.
 
         Raises:
             InputError: pandas is not installed.
@@ -95,7 +99,7 @@ class Records(UserList[Record]):
         return pandas.DataFrame(series)
 
     def to_arrow(self) -> pyarrow.Table:
-        """`rows` as a pyarrow Table.
+        """Converts `rows` to a pyarrow Table.
 
         Raises:
             InputError: pyarrow is not installed.
@@ -104,9 +108,9 @@ class Records(UserList[Record]):
 
 
 def _describe(record: Record) -> Row:
-    """A context's fields and settings, flat; what is empty is None."""
+    """Returns the fields and settings of a context as flat columns; empty ones are None."""
     context = record.context
-    # Not `or None` for numbers: 0 shots and seed 0 are no gaps.
+    # Integers skip `or None`, because 0 shots and seed 0 are values.
     row: Row = {}
     for name, field in vars(context).items():
         if name not in ("options", "blocks"):
@@ -120,7 +124,7 @@ def _describe(record: Record) -> Row:
 
 
 def prefixed(prefix: str, settings: Mapping[str, object]) -> Row:
-    """Settings as columns.
+    """Adds a prefix to the names of settings.
 
     >>> prefixed("option", {"order": 2})
     {'option_order': 2}
@@ -129,17 +133,17 @@ def prefixed(prefix: str, settings: Mapping[str, object]) -> Row:
 
 
 def fill_columns(rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with all columns: first `KINDS`, then others by name; None for nothing."""
-    names = set[str]().union(*rows) - KINDS.keys()  # such as those of a scorer's settings
+    """Gives every row all columns: first `KINDS`, then others by name. Missing cells are None."""
+    names = set[str]().union(*rows) - KINDS.keys()  # for instance a scorer's settings
     empty = dict.fromkeys([*KINDS, *sorted(names)])
     return [empty | row for row in rows]
 
 
 def typed_columns(rows: Sequence[Row]) -> dict[str, Column]:
-    """Typed columns of rows that `fill_columns` gave.
+    """Converts rows from `fill_columns` to typed columns.
 
-    A column that is not in `KINDS` has the kind of its values; where these are of several kinds,
-    or of none, they become JSON texts.
+    A column that is not in `KINDS` has the type of its values. Integers and floats together become
+    floats; other mixtures of types become JSON texts.
 
     >>> typed_columns(fill_columns([{"seed": 1, "method_floor": 1}, {"method_floor": 0.5}]))[
     ...     "method_floor"
@@ -155,8 +159,8 @@ def typed_columns(rows: Sequence[Row]) -> dict[str, Column]:
 
 
 def _common_kind(cells: Iterable[object]) -> type:
-    """The kind that holds all these values."""
-    kinds = set(map(type, cells)) - {type(None)}  # not isinstance: True is no whole number here
+    """Returns the type of a column with these cells."""
+    kinds = set(map(type, cells)) - {type(None)}  # `isinstance` would take True for an integer.
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
         return kinds.pop()
     return float if kinds == {int, float} else str
@@ -165,12 +169,12 @@ def _common_kind(cells: Iterable[object]) -> type:
 def _cast(cell: object, kind: type) -> object:
     if cell is None or isinstance(cell, kind):
         return cell
-    # A column of floats may hold whole numbers; any other mixture becomes texts.
+    # A column of floats may hold integers; other mixtures become JSON texts.
     return float(str(cell)) if kind is float else json.dumps(cell)
 
 
 def to_arrow(table: Columns) -> pyarrow.Table:
-    """A pyarrow Table.
+    """Converts columns to a pyarrow Table.
 
     Raises:
         InputError: pyarrow is not installed.
@@ -183,7 +187,7 @@ def to_arrow(table: Columns) -> pyarrow.Table:
 
 
 def to_parquet(table: Columns) -> bytes:
-    """A Parquet file; errors as in `to_arrow`."""
+    """Converts columns to the bytes of a Parquet file; raises as `to_arrow` does."""
     arrow = to_arrow(table)
     from pyarrow import parquet
 
@@ -193,13 +197,13 @@ def to_parquet(table: Columns) -> bytes:
 
 
 def to_csv(table: Columns) -> str:
-    """A CSV file: a list is JSON, what is None is empty."""
+    """Converts columns to CSV text; lists become JSON, and None becomes an empty cell."""
     csv_columns = []
     for column in table.values():
         cells = column.cells
         if column.kind is list:
             cells = [None if cell is None else json.dumps(cell) for cell in cells]
-        # Most cells of a tidy table are numbers, and most texts are there many times.
+        # Most texts of a tidy table occur many times, so each distinct text is quoted once.
         distinct = {cell: quote_formula(cell) for cell in set(cells)} if column.kind is str else {}
         csv_columns.append([distinct.get(cell, cell) for cell in cells])
     return write_csv([list(table), *zip(*csv_columns, strict=True)], ",")

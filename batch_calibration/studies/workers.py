@@ -15,15 +15,15 @@ from batch_calibration.studies.scoring import ScoringReport, render_contexts, ru
 
 @dataclass(frozen=True)
 class Work:
-    """The work of each worker of a sweep: score the contexts that no other worker has.
+    """The work of each worker of a sweep: it scores the contexts that no other worker claims.
 
-    It holds plain values alone, so that it can be sent to another process or machine.
+    All attributes are plain values that can be sent to another process or machine.
 
     Attributes:
-        studies: what is scored.
+        studies: studies to score.
         workdir: the folder that all workers share.
-        command: what a user typed, as in `run_scoring`.
-        spelling: how sentences spell keys: of the door by which the sweep was started.
+        command: the user's command line, as in `run_scoring`.
+        spelling: spelling of keys in messages, as in the interface that started the sweep.
     """
 
     studies: tuple[Study, ...]
@@ -33,11 +33,11 @@ class Work:
 
     @property
     def logs(self) -> Path:
-        """The folder of what workers say."""
+        """The folder of the workers' logs."""
         return self.workdir / "work" / "logs"
 
     def __call__(self, notify: Callable[[str], None] | None = None) -> ScoringReport:
-        """Work until every context is stored, by this worker or by others.
+        """Scores contexts until this worker and others have stored all of them.
 
         Raises:
             InputError: as in `run_scoring`.
@@ -45,10 +45,10 @@ class Work:
         total, errors = ScoringReport((), 0, 0, 0, ()), dict[str, None]()
         for study in self.studies:
             try:
-                with doors_spelling(self.spelling):  # a worker's process opened no door
+                with doors_spelling(self.spelling):  # A new process has the default spelling.
                     report = run_scoring(*study, self.workdir, notify=notify, command=self.command)
             except InputError as error:
-                # The other studies are scored first; several often fail for one reason.
+                # The other studies are scored first; equal messages are shown once.
                 errors[str(error)] = None
                 continue
             total = ScoringReport(*map(add, total, report))
@@ -57,7 +57,7 @@ class Work:
         return total._replace(notes=tuple(dict.fromkeys(total.notes)))
 
     def check(self) -> None:
-        """Render every context, so that a wrong setting is refused before a cluster is asked.
+        """Renders every context, so that a wrong setting raises before workers start.
 
         Raises:
             InputError: as in `run_scoring`.
@@ -67,10 +67,10 @@ class Work:
 
 
 class Launcher(Protocol):
-    """Starts workers and waits for them, in processes or on a cluster."""
+    """A function that starts workers, in processes or on a cluster, and waits for them."""
 
     def __call__(self, work: Work, notify: Callable[[str], None], /) -> list[ScoringReport | str]:
-        """The report of each worker, or a sentence on its end."""
+        """Returns the report of each worker, or a message if it ended early."""
         ...
 
 
@@ -78,11 +78,11 @@ class SweepReport(NamedTuple):
     """The outcome of a sweep.
 
     Attributes:
-        contexts: how many it has.
-        inputs: how many these have.
-        seconds: from the start of the launcher to its end.
-        workers: what each worker reports of its own part.
-        lost: a sentence on each worker that ended early; the others did its contexts.
+        contexts: number of contexts.
+        inputs: number of inputs of all contexts.
+        seconds: duration of the launcher.
+        workers: report of each worker on its part.
+        lost: a message on each worker that ended early; the others scored its contexts.
     """
 
     contexts: int
@@ -100,26 +100,26 @@ def sweep(
     notify: Callable[[str], None] = print,
     command: str = "",
 ) -> SweepReport:
-    """Score studies with several workers; what a workdir holds already is not scored again.
+    """Scores studies with several workers; contexts in the workdir are not scored again.
 
-    Workers know nothing of each other but the workdir: each claims a context before it scores it.
-    A sweep that is stopped, or whose launcher dies, goes on when it is started again.
+    Workers share only the workdir: a worker claims a context before scoring it. A sweep that is
+    stopped, or that loses its launcher, continues when it is started again.
 
     Args:
-        studies: what to score, such as `grid(settings, shots=(1, 2, 4))`.
-        workdir: a folder that all workers can write.
-        launch: starts the workers; None works in this process alone.
-        notify: called with sentences on what the launcher does.
-        command: what a user typed, as in `run_scoring`.
+        studies: studies to score, such as `grid(settings, shots=(1, 2, 4))`.
+        workdir: a folder that all workers can write to.
+        launch: starts the workers; None scores in this process.
+        notify: called with messages of the launcher.
+        command: the user's command line, as in `run_scoring`.
 
     Raises:
-        InputError: as in `run_scoring`; no worker could go on to the end.
+        InputError: as in `run_scoring`; no worker finished.
 
     Example:
         settings = Settings.of(model="mini", data="mini", tasks="sst2", limit=40)
         sweep(grid(settings, shots=(1, 2, 4)), "runs/shots")
     """
-    Store(workdir, create=True)  # refused here where it cannot be written, not in each worker
+    Store(workdir, create=True)  # raises here if it cannot be written, not in each worker
     work = Work(tuple(studies), Path(workdir).absolute(), command)
     began = time.monotonic()
     endings = launch(work, notify) if launch else [work(notify)]
@@ -127,5 +127,5 @@ def sweep(
     lost = tuple(dict.fromkeys(ending for ending in endings if isinstance(ending, str)))
     if not reports:
         raise InputError(" ".join(lost) or f"the sweep has no workers; give {spell('workers', 2)}.")
-    first = reports[0]  # every worker goes through all contexts
+    first = reports[0]  # Every worker goes through all contexts.
     return SweepReport(len(first.ids), first.inputs, time.monotonic() - began, reports, lost)

@@ -1,1 +1,1 @@
-"""Evidence on stored scores of real models: which correction helps where, and how surely."""
+"""Studies of stored scores of real models: where each correction helps, and how certainly."""

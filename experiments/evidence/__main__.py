@@ -1,4 +1,4 @@
-"""Effect of label-bias corrections on stored scores of real models: tables, figures, a page.
+"""Measures label-bias corrections on stored scores of real models: tables, figures, a page.
 
 python -m experiments.evidence --config=configs/evidence_real.py --scores=DIR --workdir=W
 """
@@ -13,13 +13,13 @@ from experiments.guard import guarded, parse_flags
 CONFIG = config_flags.DEFINE_config_file("config", None, "the study", lock_config=True)
 SCORES = flags.DEFINE_string("scores", None, "folder of label scores of real models", required=True)
 WORKDIR = flags.DEFINE_string("workdir", None, "folder for tables and figures", required=True)
-PAGE = flags.DEFINE_string("page", None, "Markdown page whose part of this study is written anew")
+PAGE = flags.DEFINE_string("page", None, "Markdown page in which this study's part is rewritten")
 flags.mark_flag_as_required("config")
 
 
 def main() -> None:
-    """Run one study, and say how long it took."""
-    # Here, as JAX takes a second to load and flags need none of it.
+    """Runs one study, and prints its duration."""
+    # Imported here because JAX takes a second to load and parsing the flags does not need it.
     from experiments.evidence import studies
 
     page = Path(PAGE.value) if PAGE.value else None

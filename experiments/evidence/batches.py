@@ -1,4 +1,4 @@
-"""Counts of right answers on many batches at once, by label."""
+"""Counts right answers by label, on many batches at once."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,32 +14,32 @@ from batch_calibration.reporting.frame import REFERENCES
 
 
 def without_labels(*, looped: bool = False, other_rows: bool = False) -> list[str]:
-    """Methods that learn from unlabeled test rows alone, the baseline first.
+    """Lists the baseline and the methods that learn only from unlabeled test rows.
 
     Args:
-        looped: those too that work on one batch after the other.
-        other_rows: only those that may correct other rows than they learned from.
+        looped: include methods that process batches sequentially.
+        other_rows: include only methods that can correct rows they did not learn from.
     """
 
     def fits(method: Method) -> bool:
         probe = method.probe
         learns = probe.blocks == ("test",) and not probe.labels
         own = other_rows and method.own_rows
-        # False < True: a method that works batch by batch is in only if that was asked for.
+        # `looped >= method.looped` is False only for a sequential method that is not wanted.
         return learns and looped >= method.looped and not own
 
     return [REFERENCES[0], *(name for name, method in METHODS.items() if fits(method))]
 
 
 def chosen(methods: Sequence[str], *, other_rows: bool = False) -> list[str]:
-    """The methods named, all that are fast where none is; baseline and the paper's are first.
+    """Returns the baseline, BC and the named methods (by default all that are not sequential).
 
     Args:
         methods: names from `METHODS`.
-        other_rows: they correct other rows than they learned from.
+        other_rows: allow only methods that can correct rows they did not learn from.
 
     Raises:
-        InputError: one that learns from something else than unlabeled test rows.
+        InputError: a method does not learn only from unlabeled test rows.
 
     >>> chosen(["bc_mean_prob"])
     ['icl', 'bc', 'bc_mean_prob']
@@ -52,21 +52,21 @@ def chosen(methods: Sequence[str], *, other_rows: bool = False) -> list[str]:
     return list(dict.fromkeys((*REFERENCES, *named)))
 
 
-# One program for a method and shape; strengths of the bias run through it as numbers.
+# Compiled once for each method and shape; the added bias is an argument, not a constant.
 @partial(jax.jit, static_argnames="name")
 def right_by_label(
     learned: jax.Array, corrected: jax.Array, gold: jax.Array, bias: jax.Array, key: jax.Array,
     *, name: str,
 ) -> jax.Array:  # fmt: skip
-    """Counts of right answers by label, [u k].
+    """Counts right answers by label, [u k].
 
     Args:
-        learned: [u c m k], u units of c batches; each batch is what its bias is learned from.
-        corrected: [u c n k], the rows that are corrected and judged.
-        gold: [u c n], their right labels.
-        bias: [k], added to all rows first, in nats.
-        key: for methods that start at random.
-        name: of the method.
+        learned: [u c m k], rows to learn from: u units with c batches of m rows.
+        corrected: [u c n k], the rows to correct and judge.
+        gold: [u c n], right labels of the corrected rows.
+        bias: [k], in nats, added to all rows before anything else.
+        key: random key for methods with a random start.
+        name: name of the method.
     """
     method = METHODS[name]
     calibrator = make_calibrator(method)
@@ -76,7 +76,7 @@ def right_by_label(
         # [m], the rows of one batch
         return predict(calibrator.apply(state, rows["corrected"] + bias))
 
-    # Each batch is a context of its own: [u * c, m, k].
+    # Each batch is a separate context: [u * c, m, k].
     flat = {
         "learned": learned.reshape(-1, *learned.shape[2:]),
         "corrected": corrected.reshape(-1, *corrected.shape[2:]),
@@ -89,13 +89,15 @@ def right_by_label(
 
 
 def in_percent(right: np.ndarray, occurs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracy and balanced accuracy [...] in percent, of rows right and there by label [... k].
+    """Computes accuracy and balanced accuracy [...] in percent.
+
+    `right` and `occurs` are the numbers of right rows and of all rows by label, [... k].
 
     >>> in_percent(np.array([3.0, 0.0]), np.array([3.0, 1.0]))
     (np.float64(75.0), np.float64(50.0))
     """
-    # 0 where a label has no row, and not counted below.
+    # The recall of a label without rows is 0 here, and is not counted below.
     recall = np.where(occurs > 0, right / np.maximum(occurs, 1), 0.0)
-    # Of the labels that occur.
+    # The mean recall over the labels that occur.
     balanced = recall.sum(axis=-1) / np.maximum((occurs > 0).sum(axis=-1), 1)
     return 100 * right.sum(axis=-1) / occurs.sum(axis=-1), 100 * balanced

@@ -1,4 +1,4 @@
-"""Figures of evidence alone: heat maps of gains, and what methods reach by rows learned from."""
+"""Figures that only the evidence uses: heat maps of gains, and curves over rows learned from."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -12,18 +12,18 @@ from batch_calibration.reporting import palette
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.figures.studies import draw_maps
 
-FARTHEST = 15.0  # the color of so many points, and of all beyond
-# Losses orange, gains violet: apart for all kinds of color vision.
+FARTHEST = 15.0  # points at which the color scale ends
+# Orange for losses and violet for gains differ for all kinds of color vision.
 ORANGE_TO_VIOLET = ("#7f3b08", "#e08214", "#fee0b6", "#f7f7f7", "#d8daeb", "#8073ac", "#2d004b")
 SIZE_TICKS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 NATS_TICKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-MIN_GAIN_SHOWN = -12.0  # gains are shown from so many points on
-# Method -> values by size, and whether they are drawn on a logarithmic axis.
+MIN_GAIN_SHOWN = -12.0  # lower end of the gain axis, in points
+# Method -> values by size; and whether the axis is logarithmic.
 Learning = tuple[Mapping[str, np.ndarray], bool]
 
 
 def forest_row(value: float, low: float, high: float, sign: int) -> tuple[Estimate, int]:
-    """A difference in points for `draw_forest`, which takes shares; the sign decides its color."""
+    """Converts a difference in points to a row of `draw_forest` (in shares, colored by `sign`)."""
     return Estimate(value / 100, low / 100, high / 100), sign
 
 
@@ -35,15 +35,15 @@ def gain_maps(
     heading: str,
     columns: int = 4,
 ) -> Figure:
-    """A panel for each title: gains[x y] in points, violet above zero and orange below.
+    """Draws a heat map of gains in points for each panel, violet above zero and orange below.
 
     Args:
         panels: title -> gains[x y].
-        across: names of x.
-        up: names of y, from the bottom.
-        labels: of x, of y and of the colors.
-        heading: what is shown.
-        columns: panels side by side.
+        across: names of the x values.
+        up: names of the y values, from the bottom.
+        labels: labels of the x axis, the y axis and the color bar.
+        heading: heading of the figure.
+        columns: number of panels in a line.
     """
     maps = {title: gains.T for title, gains in panels.items()}
     size = 0.5 + 0.24 * len(across), 0.75 + 0.2 * len(up)
@@ -58,12 +58,12 @@ def gain_maps(
 def learning_chart(
     lines: Sequence[Mapping[str, Learning]], sizes: Sequence[Sequence[int]], heading: str
 ) -> Figure:
-    """Accuracy of methods against the rows they learned from, a line of panels a kind of rows.
+    """Draws curves of methods against the number of rows learned from.
 
     Args:
-        lines: title -> panel, of each line.
-        sizes: rows learned from, of each line.
-        heading: what is shown.
+        lines: title -> panel, for each line of panels.
+        sizes: numbers of rows learned from, for each line.
+        heading: heading of the figure.
     """
     columns = max(map(len, lines))
     figure, grid = style.panels(sum(map(len, lines)), (4.2, 2.8), columns, shares_y=False, dpi=100)
@@ -77,7 +77,7 @@ def learning_chart(
 def _draw_learning(axes: Axes, title: str, panel: Learning, sizes: np.ndarray) -> None:
     curves, is_logarithmic = panel
     for method, heights in curves.items():
-        # A logarithmic axis has no place for 0.
+        # A logarithmic axis cannot show 0.
         kept = heights > 0 if is_logarithmic else np.ones(len(heights), bool)
         dash = style.DASHES[palette.dash(method)]
         axes.plot(sizes[kept], heights[kept], color=palette.color(method), ls=dash, label=method)

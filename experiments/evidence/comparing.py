@@ -1,4 +1,4 @@
-"""Methods compared with plain ICL on a set of contexts: differences, intervals, tests."""
+"""Compares methods with plain ICL on a set of contexts: differences, intervals, tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,21 +10,21 @@ from experiments.evidence import statistics
 from experiments.evidence.judging import KNOWN
 
 BASELINE = REFERENCES[0]
-"""The method that all others are compared with: the scores as they are."""
+"""The method that all others are compared with: uncorrected scores."""
 LEVEL = 0.05
-"""The most likely error of all tests of a set together."""
+"""Significance level of the tests; Holm's correction makes it the error rate over a set's tests."""
 
 
 class Counts(NamedTuple):
-    """One method's answers on contexts, models x tasks.
+    """One method's results in each context; arrays are [models, tasks].
 
     Attributes:
-        accuracy: in percent.
-        balanced: balanced accuracy, in percent.
-        gained: rows right here and wrong by the baseline.
-        lost: rows wrong here and right by the baseline.
-        rows: test rows.
-        tasks: which of the set's tasks they are, all but where the method is left out.
+        accuracy: accuracy in percent.
+        balanced: balanced accuracy in percent.
+        gained: number of rows that are right, but wrong with the baseline.
+        lost: number of rows that are wrong, but right with the baseline.
+        rows: number of test rows.
+        tasks: [tasks], indices of the set's tasks that the method can correct.
     """
 
     accuracy: np.ndarray
@@ -39,11 +39,11 @@ class Difference(NamedTuple):
     """A mean difference to the baseline in points, its 95 % interval, and its p-value.
 
     Attributes:
-        value: the mean over contexts.
-        low: of the crossed bootstrap.
-        high: of the same.
-        p: of the sign-flip test over models, or over tasks where there is one model, adjusted by
-            Holm over the methods of the set.
+        value: mean over contexts.
+        low: lower end of the interval by the crossed bootstrap.
+        high: upper end of the interval.
+        p: p-value of the sign-flip test over models (over tasks if there is only one model), with
+            Holm's correction over the methods of the set.
     """
 
     value: float
@@ -53,10 +53,10 @@ class Difference(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """In a word: a gain or a loss where interval and test agree, otherwise noise.
+        """The verdict: gain or loss if interval and test agree, noise if the interval holds 0.
 
-        An interval that leaves out 0, with a test that is not passed after Holm, is neither: noise
-        is not all there is to see, and the units are too few to be certain.
+        If the interval excludes 0 but the test fails after Holm's correction, the verdict is "not
+        certain": the set has too few units for a significant result.
         """
         if not self.low > 0 and not self.high < 0:
             return "inside the noise"
@@ -65,7 +65,7 @@ class Difference(NamedTuple):
 
     @property
     def sign(self) -> int:
-        """Of a gain or a loss, else 0."""
+        """1 for a gain, -1 for a loss, else 0."""
         return {"gain": 1, "loss": -1}.get(self.verdict, 0)
 
     def __str__(self) -> str:
@@ -74,10 +74,10 @@ class Difference(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """One method on one set.
+    """One method's comparison with the baseline on one set.
 
     Attributes:
-        counts: its answers.
+        counts: results in each context.
         accuracy: difference of accuracy.
         balanced: difference of balanced accuracy.
     """
@@ -88,27 +88,27 @@ class Compared(NamedTuple):
 
     @property
     def won(self) -> np.ndarray:
-        """Contexts whose accuracy is above the baseline's."""
+        """True for contexts with higher accuracy than the baseline."""
         return self.counts.gained > self.counts.lost
 
     @property
     def lost(self) -> np.ndarray:
-        """Contexts whose accuracy is below the baseline's."""
+        """True for contexts with lower accuracy than the baseline."""
         return self.counts.gained < self.counts.lost
 
     @property
     def sure(self) -> np.ndarray:
-        """Contexts whose difference is beyond the noise of their own rows (McNemar, 5 %)."""
+        """True for contexts with a significant difference over their rows (McNemar, 5 %)."""
         return statistics.mcnemar(self.counts.gained, self.counts.lost) < LEVEL
 
 
 def balanced_accuracy(guess: np.ndarray, gold: np.ndarray) -> float:
-    """The mean recall over the labels that occur, of predicted labels [n].
+    """Computes the mean recall of predicted labels [n] over the gold labels that occur.
 
     >>> balanced_accuracy(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]))
     0.75
     """
-    # [n], from 0 on for the labels that occur
+    # label_index: [n], numbers the labels that occur from 0
     occurs, label_index = np.unique(gold, return_inverse=True)
     right = np.bincount(label_index, guess == gold, len(occurs))  # rows right, by label
     return float(np.mean(right / np.bincount(label_index)))
@@ -120,11 +120,11 @@ def count(
     gold: Sequence[np.ndarray],
     models: int,
 ) -> Counts:
-    """Accuracy of one method's predictions, on rows that all models have."""
-    # [tasks], where every model has an answer
+    """Counts one method's results, on the tasks that it can correct for every model."""
+    # [tasks], True if every model has predictions
     has = np.array([answer is not None for answer in answers]).reshape(models, -1).all(axis=0)
     table_indices = np.arange(len(gold)).reshape(models, -1)[:, has]  # [models, tasks]
-    counts_by_kind = np.zeros((5, *table_indices.shape))  # the fields of `Counts` but for the last
+    counts_by_kind = np.zeros((5, *table_indices.shape))  # the first five fields of `Counts`
     for cell in np.ndindex(table_indices.shape):
         i = int(table_indices[cell])
         answer_right, plain = answers[i], baseline[i]
@@ -132,7 +132,7 @@ def count(
         right, before = answer_right == gold[i], plain == gold[i]
         counts_by_kind[(slice(None), *cell)] = (
             100 * right.mean(), 100 * balanced_accuracy(answer_right, gold[i]),
-            # Only rows on which the two differ tell them apart (McNemar).
+            # McNemar's test uses only the rows on which the two methods differ.
             (right & ~before).sum(), (before & ~right).sum(), len(gold[i]),
         )  # fmt: skip
     accuracy, balanced, gained, lost, rows = counts_by_kind
@@ -147,15 +147,24 @@ def compare(
     seed: int = 0,
     draws: int = statistics.DRAWS,
 ) -> dict[str, Compared]:
-    """Every method of a set against the baseline; Holm's correction is over these methods.
+    """Compares every method of a set with the baseline, with Holm's correction over the methods.
 
-    The interval is of a crossed bootstrap over models and tasks. The test flips the signs of the
-    models' means over tasks: tasks that one model answers are not independent of one another, and
-    with tasks as units the test rejects a true null in 72 to 80 % of sets whose models differ. Of
-    one model the tasks are the units. All sign vectors are tried where these are at most `draws`
-    (13 models and 10,000 draws), so that p is exact; seven models allow no p below 2 / 128, which
-    no correction over four or more methods leaves below 0.05. What knows the true shares is no
-    method, and is corrected for by itself.
+    Intervals come from a crossed bootstrap over models and tasks. The test flips the signs of the
+    models' means over tasks. Tasks of one model are not independent: with tasks as units, the test
+    rejects a true null hypothesis in 72 to 80 % of sets with different models. With one model the
+    tasks are the units.
+
+    The p-value is exact if there are at most `draws` sign vectors (13 models with 10,000 draws).
+    Seven models allow no p-value below 2 / 128, so no p-value is below 0.05 after a correction over
+    four or more methods. Methods that get the true shares are upper bounds, and have a separate
+    correction.
+
+    Args:
+        answers: method -> predicted labels [n] of each table, or None.
+        gold: right labels [n] of each table.
+        models: number of models; the tables are ordered by model, then task.
+        seed: seed of the draws.
+        draws: number of bootstrap draws and sign vectors.
     """
     baseline = answers[BASELINE]
     counts = {name: count(answer, baseline, gold, models) for name, answer in answers.items()}
@@ -164,16 +173,16 @@ def compare(
     for metric in ("accuracy", "balanced"):
         differences: dict[str, Difference] = {}
         for name, counts_of_method in counts.items():
-            # A stream for each method, the same for both metrics.
+            # One random stream for each method; both metrics use the same streams.
             random = np.random.default_rng([seed, len(differences)])
             before = getattr(plain, metric)[:, counts_of_method.tasks]
             gains = getattr(counts_of_method, metric) - before  # [models, tasks]
-            # Models are the units; the tasks of one model, where there is no other.
+            # The units are models, or tasks if there is only one model.
             unit = gains.mean(axis=1) if models > 1 else gains[0]
             ends = statistics.crossed_interval(gains, seed, draws=draws)  # low, high
             p = statistics.sign_flip(unit, random, draws=draws)
             differences[name] = Difference(float(gains.mean()), *ends, p)
-        # What knows the true shares is a family of tests of its own.
+        # Methods that get the true shares are a separate family of tests.
         for is_informed in (False, True):
             family = [name for name in counts if (KNOWN in name) == is_informed]
             adjusted = statistics.holm([differences[name].p for name in family])

@@ -1,4 +1,4 @@
-"""Accuracy where demonstrations show other labels or label words: does a model read them?"""
+"""Tests whether a model reads its demonstrations, by changing their labels and label words."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -22,41 +22,42 @@ from batch_calibration.studies import Record, Store, unpack
 
 NONE, GOLD, FLIPPED = "none", "gold", "flipped"
 NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"
-# Condition -> its color, in the order of the columns.
+# Condition -> color, in the order of the columns.
 COLORS = {
     NONE: "#7f7f7f", GOLD: "#1f77c4", "random": "#a87900", FLIPPED: "#d55e00",
     "training words": "#2e8fc7", "training words, random": "#8c8200",
     "training words, flipped": "#a0695c", NEW: "#00936b", "held-out words, random": "#1391a0",
     NEW_FLIPPED: "#b3659a",
 }  # fmt: skip
-# Condition -> the same with flipped labels.
+# Condition -> the same condition with flipped labels.
 FLIPS = {GOLD: FLIPPED, NEW: NEW_FLIPPED}
-MAX_DROP_UNREAD = 0.1  # flipped labels cost a model that does not read them less
-CANNOT_TELL = "cannot be told, for seeds or rows are too few"
+MAX_DROP_UNREAD = 0.1  # largest drop by flipped labels for the verdict that a model ignores them
+CANNOT_TELL = "unknown, because seeds or rows are too few"
 NOTE = (
-    "Accuracy against the rows' own labels, mean over seeds. 'none': no demonstrations; 'flipped': "
-    "each is shown with the next label, so that a model that reads them falls below chance; "
-    "'words': drawn words in place of the label words, in demonstrations and in what is scored, "
-    "which a model may prefer for what they mean: flipping the labels tells that from reading. In "
-    "the verdict means over tasks and shots. In brackets 95 % intervals over the draws of "
-    f"demonstrations and the test rows, {MARK} where 0 is outside; the CSV has the interval of "
-    "every number."
+    "Accuracy against the rows' own labels, mean over seeds. 'none': no demonstrations. 'flipped': "
+    "each demonstration has the next label, so a model that reads them falls below chance. "
+    "'words': drawn words replace the label words in demonstrations and in the scored labels. A "
+    "model may prefer some of these words for their meaning; flipped labels separate this effect "
+    "from reading. The verdict uses means over tasks and shots. In brackets: 95 % intervals over "
+    f"the draws of demonstrations and the test rows, {MARK} if they exclude 0; the CSV has the "
+    "interval of every number."
 )
 DIFFERENCES_NOTE = (
-    "'bc - icl': accuracy with bc less that with icl on the same prompts. 'icl' and 'bc': accuracy "
-    "with the most shots less that with the fewest, of the same words. In points, with 95 % "
-    f"intervals over the draws of demonstrations and the test rows; {MARK} where 0 is outside."
+    "'bc - icl': accuracy with bc minus accuracy with icl on the same prompts. Lines of 'icl' and "
+    "'bc': accuracy with the most shots minus accuracy with the fewest, with the same words. In "
+    "points, with 95 % intervals over the draws of demonstrations and the test rows; "
+    f"{MARK} if the interval excludes 0."
 )
 LIKELIER_NOTE = (
-    "A row is right where the answer is the more probable label of its text by the suite's "
-    "grammar, not the label that was drawn for it. "
+    "A row is right if the answer is the more probable label of its text under the suite's "
+    "grammar, instead of the label that was drawn for it. "
 )
-# The rows of a record that a method answers rightly, [n]; None where they are not known.
+# Returns 1 for each row of a record that a method answers rightly, else 0, [n]; or None.
 Hits = Callable[[Record, str], np.ndarray | None]
 
 
 class Point(NamedTuple):
-    """One accuracy of a study."""
+    """The task, prompt and method of one accuracy."""
 
     task: str
     shots: int  # 0 without demonstrations
@@ -65,33 +66,33 @@ class Point(NamedTuple):
 
 
 class Study(NamedTuple):
-    """Answers of one model under each condition."""
+    """Right answers of one model under each condition."""
 
     setting: Setting  # without its shots
-    labels: dict[str, int]  # task -> number of its labels
-    right: dict[Point, dict[int | None, np.ndarray]]  # by seed: rows that are right, [n]
+    labels: dict[str, int]  # task -> number of labels
+    right: dict[Point, dict[int | None, np.ndarray]]  # by seed: 1 for each right row, else 0, [n]
 
     @property
     def heading(self) -> str:
-        """The study in words."""
+        """The heading of the study's tables."""
         return f"Demonstration labels: {self.setting}"
 
     @property
     def conditions(self) -> list[str]:
-        """The conditions that were asked, in the order of the columns."""
+        """The conditions with results, in the order of the columns."""
         return list(filter({point.condition for point in self.right}.__contains__, COLORS))
 
     def shots(self, task: str) -> list[int]:
-        """The numbers of demonstrations."""
+        """Returns the numbers of shots of a task."""
         return sorted({p.shots for p in self.right if p.task == task and p.condition != NONE})
 
     def mean(self, points: Iterable[Point], minus: Iterable[Point] = ()) -> Estimate | None:
-        """Returns accuracy over points and seeds, or its difference; None where it is unknown."""
+        """Returns the mean accuracy (or difference) over points and seeds, or None if unknown."""
         by_seed: dict[int | None, list[np.ndarray]] = {}
         for point, reference in zip_longest(points, minus):
             less = self.right.get(reference, {})
             for seed, rows in self.right.get(point, {}).items():
-                # A seed without its counterpart is left out: the difference is paired.
+                # The difference is paired, so a seed needs results on both sides.
                 if reference is None or seed in less:
                     by_seed.setdefault(seed, []).append(rows - less.get(seed, 0.0))
         # Points of one seed share drawn words and rows.
@@ -100,10 +101,10 @@ class Study(NamedTuple):
 
 
 def run(workdir: str | Path) -> None:
-    """Write the tables and figures of each study of a workdir, print the tables.
+    """Writes the tables and figures of each study of a workdir, and prints the tables.
 
     Raises:
-        InputError: the workdir has no record with such demonstrations.
+        InputError: the workdir has no records with changed demonstration labels or label words.
     """
     store = Store(workdir)
     records, folder = store.records(), store.workdir / "demonstration_labels"
@@ -126,14 +127,14 @@ def run(workdir: str | Path) -> None:
 
 
 def right_by_data(record: Record, method: str) -> np.ndarray | None:
-    """Judges by the labels that the data give the rows."""
+    """Reads right answers from the record, which compares them with the labels of the data."""
     if method not in record.methods:
         return None
     return unpack(record.methods[method].right, sum(record.classes)).astype(np.float64)
 
 
 def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits:
-    """Returns a judge by the more probable label of each text, of the embedded suite alone."""
+    """Returns a judge by the more probable label of each text; only for the embedded suite."""
 
     def hits(record: Record, method: str) -> np.ndarray | None:
         task, split = record.context.task, record.context.served or record.context.split
@@ -156,8 +157,8 @@ def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits
 def find_studies(records: Iterable[Record], hits: Hits = right_by_data) -> list[Study]:
     """Finds the studies among records, one for each setting.
 
-    The usual records are the condition `GOLD`, of the tasks, seeds and shots that were asked
-    otherwise, too: means are over the same draws.
+    Unchanged records are the condition `GOLD`. They count only for tasks, seeds and shots that
+    have changed records, too, so that all means are over the same draws.
     """
     groups = frame.group_by(frame.sort_records(records), _fixed)
     studies: dict[Setting, Study] = {}
@@ -180,7 +181,7 @@ def _fixed(record: Record) -> tuple[Setting, str]:
     options = sorted(context.options.keys() - {*frame.LABELS})
     setting = Setting(
         context.model, context.scorer.kind, None, context.split, context.limit, data=context.data,
-        # Of two scorers, such as checkpoints in folders of one name, each has its study.
+        # The digest separates scorers with equal names, such as two checkpoints.
         variant=context.scorer.digest[:4],
         options=tuple([f"{name} {context.options[name]}" for name in options]),
     )  # fmt: skip
@@ -188,7 +189,7 @@ def _fixed(record: Record) -> tuple[Setting, str]:
 
 
 def condition(record: Record) -> str:
-    """Names the labels of a record's demonstrations."""
+    """Names the condition of a record: the labels and words of its demonstrations."""
     labels, pool = (str(record.context.options.get(name, "")) for name in frame.LABELS)
     if not labels and not pool:
         return GOLD if record.context.shots else NONE
@@ -196,7 +197,7 @@ def condition(record: Record) -> str:
 
 
 def tables_of(study: Study) -> list[Table]:
-    """Makes the table of accuracies, with the verdict below it, and that of differences."""
+    """Makes the table of accuracies, with the verdict in its note, and the table of differences."""
     slug, heading = f"{study.setting.slug}-differences", f"{study.heading}; differences"
     rows = difference_cells(study)
     differences = Table(ACROSS, slug, heading, rows, DIFFERENCES_NOTE, rows, unit="points")
@@ -210,7 +211,7 @@ def _table(study: Study, truth: str, note: str) -> Table:
 
 
 def _estimates(study: Study) -> dict[tuple[str, int, str], dict[str, Estimate | None]]:
-    """Estimates each accuracy and its fall with flipped labels, by task, shots and method."""
+    """Estimates each accuracy and its drop with flipped labels, by task, shots and method."""
     rows = {}
     for task in study.labels:
         for shots, method in product(study.shots(task), REFERENCES):
@@ -225,7 +226,7 @@ def _estimates(study: Study) -> dict[tuple[str, int, str], dict[str, Estimate | 
 
 
 def _point(task: str, shots: int, name: str, method: str) -> Point:
-    # Without demonstrations there is one point, whatever the shots beside it.
+    # The condition without demonstrations has 0 shots in every row of the table.
     return Point(task, 0 if name == NONE else shots, name, method)
 
 
@@ -245,7 +246,7 @@ def condition_cells(study: Study) -> Cells:
 
 
 def estimate_cells(study: Study) -> Cells:
-    """Makes a header and a row for each estimate: its value in % and the ends of its interval."""
+    """Makes a header and a row for each estimate: value in % and the ends of its interval."""
     rows: Cells = [["task", "shots", "method", "condition", "value", "low", "high"]]
     for (task, shots, method), estimates in _estimates(study).items():
         for name, estimate in estimates.items():
@@ -256,14 +257,14 @@ def estimate_cells(study: Study) -> Cells:
 
 
 def difference_cells(study: Study) -> Cells:
-    """Makes a header and rows for each task, and all: gains of bc, and of more shots."""
+    """Makes a header and rows for each task and the average: gains by bc, and by more shots."""
     rows: Cells = [["task", "difference", *study.conditions]]
     groups = {task_title(task): [task] for task in study.labels}
     if len(groups) > 1:
         groups["average"] = list(study.labels)
     for title, tasks in groups.items():
         shots = sorted(set.intersection(*(set(study.shots(task)) for task in tasks)))
-        # Shots and method of both sides of a difference, by its name.
+        # Name of a difference -> (shots, method) of both sides.
         sides = {}
         for count in shots:
             name = f"bc - icl, {count} shot{'s' * (count > 1)}"
@@ -280,7 +281,7 @@ def difference_cells(study: Study) -> Cells:
 def _mean_difference(
     study: Study, tasks: Sequence[str], shown: str, sides: Iterable[tuple[int, str]]
 ) -> str:
-    """Writes the mean over tasks; a dash where one of them was not asked."""
+    """Formats the mean difference over tasks, or a dash if a task has no result."""
     estimates = []
     for task in tasks:
         after, before = (_point(task, shots, shown, method) for shots, method in sides)
@@ -290,11 +291,11 @@ def _mean_difference(
 
 
 def read_flips(study: Study, method: str = CORRECTED) -> dict[str, dict[str, Estimate]]:
-    """Estimates changes by flipped labels, task by task, over all numbers of shots.
+    """Estimates the effect of flipped labels for each task, over all numbers of shots.
 
-    "labels" is accuracy with gold labels less that with flipped ones, "words" the same with
-    held-out words for labels, "chance" accuracy with flipped labels less chance. The answers are
-    bc's by default, for a bias hides what a model has read.
+    "labels" is accuracy with gold labels minus accuracy with flipped labels. "words" is the same
+    difference with held-out label words. "chance" is accuracy with flipped labels minus chance. The
+    default method is bc, because a bias can hide the effect of the demonstrations.
     """
     flips: dict[str, dict[str, Estimate]] = {"labels": {}, "words": {}, "chance": {}}
     for task, count in study.labels.items():
@@ -309,11 +310,11 @@ def read_flips(study: Study, method: str = CORRECTED) -> dict[str, dict[str, Est
 
 
 def judge(study: Study) -> str:
-    """Answers whether demonstrations are read: yes, partly, no, `CANNOT_TELL`; "" if not asked.
+    """Decides whether the model reads demonstrations; returns "" without flipped labels.
 
-    Yes: on every task accuracy drops beyond noise with flipped labels and with flipped held-out
-    words, or with the one that was asked. Partly: one of them drops on average over the tasks. No:
-    both averages are surely below `MAX_DROP_UNREAD`.
+    "yes": on every task, accuracy drops beyond noise with flipped labels, and with flipped held-out
+    words if these were scored. "partly": the mean drop over tasks of one of them is beyond noise.
+    "no": the intervals of all mean drops are below `MAX_DROP_UNREAD`. Otherwise `CANNOT_TELL`.
     """
     flips = read_flips(study)
     tests = [list(flips[kind].values()) for kind in ("labels", "words") if flips[kind]]
@@ -328,7 +329,7 @@ def judge(study: Study) -> str:
 
 
 def verdict(study: Study) -> str:
-    """Writes the verdict and its numbers; nothing without flipped labels."""
+    """Writes the verdict and its numbers; returns "" without flipped labels."""
     answer = judge(study)
     if not answer:
         return ""
@@ -346,12 +347,12 @@ def verdict(study: Study) -> str:
     sentences = [f"Reads its demonstrations: {answer}."]
     if corrected["labels"]:
         sentences.append(
-            f"Accuracy with gold labels less that with flipped ones: {means('labels')}, above 0 "
-            f"{beyond('labels', 1)}; with flipped ones it is below chance {beyond('chance', -1)}."
+            f"Drop of accuracy with flipped labels: {means('labels')}, above 0 "
+            f"{beyond('labels', 1)}; with flipped labels it is below chance {beyond('chance', -1)}."
         )
     if corrected["words"]:
         sentences.append(
-            f"The same where held-out words stand for the labels: {means('words')}, above 0 "
+            f"Drop with held-out words as label words: {means('words')}, above 0 "
             f"{beyond('words', 1)}."
         )
     return " ".join(sentences)
@@ -359,10 +360,10 @@ def verdict(study: Study) -> str:
 
 @style.styled
 def draw(study: Study) -> style.Drawn:
-    """Draws a panel a task and method, a line a condition, its intervals at 95 %."""
+    """Draws a panel for each task and method, with a line and 95 % intervals for each condition."""
     tasks = list(study.labels)
     columns = min(len(tasks), 4)
-    # Lines of panels: the first tasks with each method, then the next tasks.
+    # Each line of panels shows up to four tasks with one method.
     shown = []
     for start, method in product(range(0, len(tasks), columns), REFERENCES):
         shown += [(task, method) for task in tasks[start : start + columns]]
@@ -375,7 +376,7 @@ def draw(study: Study) -> style.Drawn:
 
 def _draw_conditions(axes: Axes, study: Study, task: str, method: str) -> None:
     shots = study.shots(task)
-    # Side by side, for bars of the same place hide each other.
+    # Conditions are shifted sideways, so that their intervals do not overlap.
     shifts = np.linspace(-0.2, 0.2, len(study.conditions))
     for name, shift in zip(study.conditions, shifts, strict=True):
         color, estimates = COLORS[name], {}

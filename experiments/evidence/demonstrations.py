@@ -1,7 +1,7 @@
-"""The study "demonstrations": one model's prompts, each with other demonstrations.
+"""The study "demonstrations": one model's prompts with different demonstrations.
 
-A prompt of a subject is a context. The unit of inference is the subject: the prompts of a subject
-ask the same questions.
+A prompt of a subject is a context. The unit of inference is the subject, because all prompts of a
+subject have the same questions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,18 +22,18 @@ from experiments.evidence.page import Written, csv_link
 from experiments.evidence.sets import PROMPTS, ScoreSet, read_sets
 
 SHOWN = "bc"
-"""The method whose results the sentences give."""
+"""The method in the findings."""
 LARGEST_EXACT = 2**16
-"""So many sign vectors at most are all tried; of 16 subjects there are as many."""
+"""Largest number of sign vectors for an exact test; 16 subjects have this many."""
 
 
 class Options(NamedTuple):
     """Settings of the study.
 
     Attributes:
-        methods: names of methods that learn from unlabeled test rows; all where none is named.
-        seed: of methods that start at random and of the bootstrap.
-        draws: of the bootstrap.
+        methods: names of methods that learn from unlabeled test rows; by default all of them.
+        seed: seed of methods with a random start and of the bootstrap.
+        draws: number of bootstrap draws.
     """
 
     methods: Sequence[str] = ()
@@ -42,12 +42,12 @@ class Options(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """One method on every prompt of every subject.
+    """One method's results on every prompt of every subject.
 
     Attributes:
         accuracy: [subjects, prompts], in percent.
-        won: contexts in which the method is right more often than the baseline.
-        lost: contexts in which it is right less often.
+        won: number of contexts with higher accuracy than the baseline.
+        lost: number of contexts with lower accuracy than the baseline.
     """
 
     accuracy: np.ndarray
@@ -61,7 +61,7 @@ class Judged(NamedTuple):
 
 
 class Change(Difference):
-    """A method's change: the mean over subjects, its interval, and p after Holm."""
+    """A method's change: mean over subjects, interval, and p-value after Holm's correction."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Change(Difference):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Judge every method on every prompt."""
+    """Runs the study: judges every method on every prompt."""
     names = batches.chosen(options.methods)
     (score_set,) = read_sets(folder, ["demonstrations"])
     judged = judge(score_set, names, options.seed)
@@ -82,7 +82,7 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def judge(score_set: ScoreSet, names: Sequence[str], seed: int) -> dict[str, Judged]:
-    """Each method's accuracy by subject and prompt."""
+    """Measures each method's accuracy by subject and prompt."""
     by_method = answers(score_set.tables, names, seed=seed).by_method
     judged: dict[str, Judged] = {}
     for name in names:
@@ -100,9 +100,9 @@ def judge(score_set: ScoreSet, names: Sequence[str], seed: int) -> dict[str, Jud
 def changes(
     judged: Mapping[str, Judged], options: Options
 ) -> tuple[dict[str, Change], dict[str, Change]]:
-    """Of each method but the baseline, what it changes in accuracy and in its deviation."""
+    """Computes each method's change of accuracy, and of its deviation over prompts."""
     plain = judged[BASELINE]
-    gains, spreads = dict[str, np.ndarray](), dict[str, np.ndarray]()  # one number a subject
+    gains, spreads = dict[str, np.ndarray](), dict[str, np.ndarray]()  # [subjects] each
     for name, method in judged.items():
         if name != BASELINE:
             gains[name] = (method.accuracy - plain.accuracy).mean(axis=1)
@@ -111,7 +111,7 @@ def changes(
 
 
 def _tested(by_subject: Mapping[str, np.ndarray], options: Options) -> dict[str, Change]:
-    """Means over subjects with intervals and p-values, which Holm adjusts over the methods."""
+    """Computes means over subjects, intervals, and p-values with Holm's correction."""
     p_values = []
     for numbers in by_subject.values():
         random = np.random.default_rng(options.seed)
@@ -126,7 +126,7 @@ def _tested(by_subject: Mapping[str, np.ndarray], options: Options) -> dict[str,
 def findings(
     judged: Mapping[str, Judged], gains: Mapping[str, Change], spreads: Mapping[str, Change]
 ) -> list[str]:
-    """Accuracy, and its deviation over prompts, after the paper's method."""
+    """Writes the finding: accuracy and its deviation over prompts, before and after BC."""
     plain, shown = judged[BASELINE], judged[SHOWN]
 
     def in_words(change: Change) -> str:
@@ -144,13 +144,13 @@ def findings(
 
 
 def section(score_set: ScoreSet, table: Cells) -> str:
-    """The section in Markdown."""
+    """Writes the section in Markdown."""
     return "\n\n".join([
         f"{score_set.about}. Every method learns from the rows of one context, without labels. "
         "There is one model, so the unit is the subject: intervals (95 %) are a bootstrap over "
-        "subjects, the test flips the signs of their means, and a star marks what passes Holm's "
-        "correction over the methods. Deviation: the standard deviation of accuracy over the ten "
-        "prompts of a subject, mean over subjects.",
+        "subjects, the test flips the signs of their means, and a star marks a change that passes "
+        "Holm's correction over the methods. Deviation: the standard deviation of accuracy over "
+        "the ten prompts of a subject, mean over subjects.",
         "![Change of accuracy and of its deviation over ten demonstrations]"
         "(figures/evidence_demonstrations.png)",
         f"[Every method]({csv_link('evidence_demonstrations')}).",
@@ -160,7 +160,7 @@ def section(score_set: ScoreSet, table: Cells) -> str:
 def cells(
     judged: Mapping[str, Judged], gains: Mapping[str, Change], spreads: Mapping[str, Change]
 ) -> Cells:
-    """A line a method."""
+    """Formats a header and a line for each method."""
     lines = [["method", "accuracy", f"- {BASELINE}", "deviation", f"- {BASELINE}"]]
     for name, method in judged.items():
         is_plain = name == BASELINE
@@ -172,12 +172,12 @@ def cells(
 
 
 def draw(gains: Mapping[str, Change], spreads: Mapping[str, Change]) -> Figure:
-    """A panel for accuracy and one for its deviation over prompts, a row a method."""
+    """Draws a panel for accuracy and one for its deviation, with a row for each method."""
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
-    # Less deviation is better: its sign is turned, so that the color of a gain is one.
+    # A lower deviation is better, so its sign is reversed for the color.
     for title, by_method, sign in (("accuracy", gains, 1), ("deviation over prompts", spreads, -1)):
         panels[title] = {}
         for name, change in by_method.items():
             panels[title][name] = charts.forest_row(*change[:3], sign * change.sign)
-    heading, label = "Ten demonstrations: what each method changes", f"change from {BASELINE}"
+    heading, label = "Ten demonstrations: changes by each method", f"change from {BASELINE}"
     return draw_forest(panels, list(gains), f"{label} (points)", heading, ("what", "method")).figure

@@ -1,7 +1,8 @@
-"""The study "ensemble": the answers of several corrected prompts averaged, by how many there are.
+"""The study "ensemble": the gain from averaging several corrected prompts, by their number.
 
-A group is a task's contexts of the same rows: models, or demonstrations. Of each group some random
-contexts are drawn; the gain is over the mean accuracy of the drawn contexts as they are.
+A group holds the contexts of one task with the same rows, such as models or demonstrations. The
+study draws random contexts of each group. The gain is relative to the mean accuracy of the drawn
+contexts before correction.
 """
 
 from collections.abc import Sequence
@@ -34,12 +35,12 @@ RULES = {
     "pooled": "each corrected by bc_pooled_shares, averaged (`ensemble`)",
     "one": "each corrected by bc_pooled_shares, not averaged: the mean of their accuracies",
 }
-"""Rule -> what it does."""
+"""Rule -> description."""
 HEADINGS = {"icl": "ICL averaged", "bc": "BC averaged", "pooled": "ensemble", "one": "not averaged"}
 ON_THE_PAGE = ("1", "3", "5")
 """Numbers of contexts in the table of the page."""
 DRAWS_OF_ALL = 60
-"""Draws of each size over all tasks of a set, at least."""
+"""Minimum number of draws of each size, over all tasks of a set."""
 average = jit_quickly(average_contexts)
 
 
@@ -47,12 +48,12 @@ class Options(NamedTuple):
     """Settings of the study.
 
     Attributes:
-        sets: names of sets whose contexts of a task have the same rows.
+        sets: names of sets in which all contexts of a task have the same rows.
         embedded: workdirs with stored scores.
-        sizes: how many contexts are averaged.
-        draws: random draws of contexts for each size, of each group.
-        most_rows: rows of a group at most, the first ones.
-        seed: of the draws, and of the bootstrap.
+        sizes: numbers of contexts to average.
+        draws: number of random draws of contexts for each size and group.
+        most_rows: maximum number of rows of a group; the first rows are kept.
+        seed: seed of the draws.
     """
 
     sets: Sequence[str] = ("mmlu", "mmbench", "oodcv", "demonstrations")
@@ -64,7 +65,7 @@ class Options(NamedTuple):
 
 
 class Gains(NamedTuple):
-    """Gains of a set in points: rule -> size -> [tasks]; the mean accuracy as it is, in %."""
+    """Gains of a set in points: rule -> size -> [tasks]; `plain` is the ICL accuracy in %."""
 
     title: str
     plain: float
@@ -72,7 +73,7 @@ class Gains(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Average the answers of two and more contexts, corrected in several ways."""
+    """Runs the study: averages several contexts, corrected in several ways."""
     score_sets = read_sets(folder, options.sets)
     score_sets += [read_workdir(Path(workdir)) for workdir in options.embedded]
     measured = [measure(score_set, options) for score_set in score_sets]
@@ -82,7 +83,7 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def measure(score_set: ScoreSet, options: Options) -> Gains:
-    """The gains of every rule and size on the groups of a set."""
+    """Measures the gains of every rule and size on the groups of a set."""
     groups = group_by(score_set.tables, task_of).values()
     draws = max(options.draws, DRAWS_OF_ALL // len(groups))
     plain, by_rule = list[float](), {rule: dict[int, list[float]]() for rule in RULES}
@@ -106,12 +107,12 @@ def measure(score_set: ScoreSet, options: Options) -> Gains:
 
 
 def sizes_of(options: Options, contexts: int) -> list[int]:
-    """The sizes that a group of so many contexts allows."""
+    """Selects the sizes that a group with this number of contexts allows."""
     return [size for size in options.sizes if size <= contexts]
 
 
 def gains_of(rows: np.ndarray, gold: np.ndarray) -> dict[str, float]:
-    """Each rule's gain in points on contexts [c n k] over their mean accuracy as they are."""
+    """Computes each rule's gain in points on contexts [c n k] over their mean ICL accuracy."""
     names, tables = tuple(map(str, range(rows.shape[-1]))), list[ScoreTable]()
     for scores in rows:
         tables.append(ScoreTable({"rows": "same"}, names, {"test": make_block(scores, gold)}))
@@ -126,12 +127,12 @@ def gains_of(rows: np.ndarray, gold: np.ndarray) -> dict[str, float]:
 
 
 def share_right(scores: np.ndarray, gold: np.ndarray) -> float:
-    """The share of rows, of all contexts, that are right, in percent."""
+    """Computes the accuracy over all rows and contexts, in percent."""
     return 100 * float(np.mean(scores.argmax(axis=-1) == gold))
 
 
 def cells(measured: Sequence[Gains], options: Options) -> Cells:
-    """A line for each set and number of contexts."""
+    """Formats a header and a line for each set and number of contexts."""
     table = [["source", "ICL", "contexts", *HEADINGS.values()]]
     for gains in measured:
         for size in gains.by_rule["one"]:
@@ -141,7 +142,7 @@ def cells(measured: Sequence[Gains], options: Options) -> Cells:
 
 
 def gain_cell(gains: Gains, rule: str, size: int) -> str:
-    """The mean over tasks, with its interval where there are several."""
+    """Formats the mean gain over tasks, with its interval if there are several tasks."""
     of_groups = gains.by_rule[rule][size]
     if len(of_groups) < 2:
         return f"{of_groups.mean():+.1f}"
@@ -149,7 +150,7 @@ def gain_cell(gains: Gains, rule: str, size: int) -> str:
 
 
 def findings(measured: Sequence[Gains]) -> list[str]:
-    """What two contexts and more gain, and what a context more costs."""
+    """Writes the finding: the gain by the number of contexts, and the cost of a context."""
     sizes = dict.fromkeys(chain(*(gains.by_rule["one"] for gains in measured)))
     phrases = []
     for size in sizes:
@@ -157,18 +158,17 @@ def findings(measured: Sequence[Gains]) -> list[str]:
         mean = np.mean([by_rule["pooled"][size].mean() for by_rule in having])
         alone = np.mean([by_rule["one"][size].mean() for by_rule in having])
         phrases.append(
-            f"{size}: {mean:+.1f}, of which {alone:+.1f} are the correction's "
-            f"({len(having)} sources)"
+            f"{size}: {mean:+.1f} ({alone:+.1f} by correction only, {len(having)} sources)"
         )
     return [
-        "**Several corrected prompts, averaged**: points gained over the prompts' own mean "
-        f"accuracy, by how many there are: {'; '.join(phrases)}. Each prompt costs one forward "
-        "pass a row more; the correction costs none."
+        "**Several corrected prompts, averaged**: points gained over the mean accuracy of single "
+        f"prompts, by the number of prompts: {'; '.join(phrases)}. Each prompt costs one more "
+        "forward pass for each row; the correction costs none."
     ]
 
 
 def section(table: Cells) -> str:
-    """The section in Markdown."""
+    """Writes the section in Markdown."""
     rules = "; ".join(f"*{HEADINGS[rule]}*: {about}" for rule, about in RULES.items())
     return "\n\n".join([
         "Contexts of a task with the same rows (models, demonstrations) are drawn at random. Gains "
@@ -181,7 +181,7 @@ def section(table: Cells) -> str:
 
 
 def draw(measured: Sequence[Gains], options: Options) -> Figure:
-    """A panel for each number of contexts that every set has, a row a set."""
+    """Draws a panel for each number of contexts that every set has, with a row for each set."""
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     shared_sizes = set(options.sizes).intersection(*(gains.by_rule["one"] for gains in measured))
     for size in sorted(shared_sizes):

@@ -1,4 +1,4 @@
-"""The study "failure": at which shares of labels, batch sizes and biases a correction costs."""
+"""The study "failure": the label shares, batch sizes and biases at which corrections lose."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -29,12 +29,12 @@ class Grid(NamedTuple):
     """Gains of methods over a grid.
 
     Attributes:
-        title: what the rows are.
-        shares: [s] of the most frequent label.
-        sizes: [z] of batches.
+        title: name of the rows.
+        shares: [s], shares of the most frequent label.
+        sizes: [z], batch sizes.
         strengths: [b], nats added to the first label.
-        accuracy: method -> [s z b u], points above the baseline of u models or draws.
-        balanced: the same of balanced accuracy.
+        accuracy: method -> [s z b u], gain of accuracy in points for u models or draws.
+        balanced: method -> [s z b u], gain of balanced accuracy.
     """
 
     title: str
@@ -45,7 +45,14 @@ class Grid(NamedTuple):
     balanced: dict[str, np.ndarray]
 
     def even(self, method: str, size: int, strength: int, *, balanced: bool = False) -> str:
-        """The share beyond which a method costs, and its interval, at a size and a strength."""
+        """Formats the share above which a method loses, and its interval.
+
+        Args:
+            method: name of the method.
+            size: batch size; the nearest one of the grid is used.
+            strength: index of the strength.
+            balanced: use balanced accuracy.
+        """
         gains = (self.balanced if balanced else self.accuracy)[method]
         at = self.shares, gains[:, self._nearest(size), strength]  # [s], [s, u]
         share, low, high = break_even_interval(*at)
@@ -55,23 +62,23 @@ class Grid(NamedTuple):
         return int(np.argmin(np.abs(np.array(self.sizes) - size)))
 
     def _share(self, share: float) -> str:
-        # Beyond the shares that were tried there is only a bound.
+        # Outside the range of the grid's shares, only a bound is known.
         if np.isinf(share):
             return f"> {self.shares[-1]:.2f}" if share > 0 else f"< {self.shares[0]:.2f}"
         return f"{share:.2f}"
 
     def gain(self, method: str, share: int, size: int, strength: int) -> str:
-        """A cell with its interval over models or draws."""
+        """Formats the gain in a cell of the grid, with its interval over models or draws."""
         accuracy_by_unit = self.accuracy[method][share, self._nearest(size), strength]  # [u]
         return interval_cell(*mean_interval(accuracy_by_unit))
 
 
 def findings(real: Sequence[Grid], batch_rows: int) -> list[str]:
-    """Where the paper's method costs on real rows."""
+    """Writes the findings: the conditions under which BC loses on real rows."""
     shares = "; ".join(f"{grid.title}: {grid.even(SHOWN, batch_rows, 0)}" for grid in real)
     grid = real[0]
     small = [size for size in grid.sizes if size < batch_rows]
-    # Share 0 is the least tried, strength 0 adds nothing.
+    # Index 0 is the lowest share and the strength of 0 nats.
     sizes = ", ".join(f"{grid.gain(SHOWN, 0, size, 0)} with {size}" for size in small)
     return [
         f"**Do not use {SHOWN} where one label is much more frequent than the others.** In batches "
@@ -84,13 +91,13 @@ def findings(real: Sequence[Grid], batch_rows: int) -> list[str]:
 
 
 def section(real: Sequence[Grid], batch_rows: int) -> str:
-    """The section in Markdown."""
+    """Writes the section in Markdown."""
     return "\n\n".join([
         "Batches are drawn with replacement from the rows of one model: first each row's label, by "
-        "the wanted shares, then one of its rows. A cell is the mean over the labels, each the "
-        "most frequent one once. A batch is corrected by its own bias. Simulated rows have two "
-        "labels with Gaussian margins and right log-probabilities, except for a bias added to the "
-        f"first label. {left_out()}",
+        "the given shares, then a row with this label. A cell is the mean over the labels, each "
+        "the most frequent one once. A batch is corrected by the bias that is learned from it. "
+        "Simulated rows have two labels with Gaussian margins and right log-probabilities, except "
+        f"for a bias added to the first label. {left_out()}",
         "![Gain of BC over ICL by share of the most frequent label and batch size]"
         "(figures/evidence_failure_real.png)",
         f"### The break-even share, batches of {batch_rows} rows, no bias added",
@@ -105,14 +112,14 @@ def section(real: Sequence[Grid], batch_rows: int) -> str:
 
 
 def left_out() -> str:
-    """Which methods without labels are too slow for so many batches."""
+    """Names the methods without labels that are too slow for this many batches."""
     shown = batches.without_labels()
     slow = [f"`{name}`" for name in batches.without_labels(looped=True) if name not in shown]
     return f"Left out, because they correct batches sequentially: {', '.join(slow)}."
 
 
 def by_method(grids: Sequence[Grid], batch_rows: int) -> Cells:
-    """A line a method: its break-even share on each grid."""
+    """Formats a header and a line for each method: its break-even share on each grid."""
     head = ["method", *(grid.title for grid in grids)]
 
     def line(name: str) -> list[str]:
@@ -122,14 +129,14 @@ def by_method(grids: Sequence[Grid], batch_rows: int) -> Cells:
 
 
 def cells(grids: Sequence[Grid]) -> Cells:
-    """Every cell, for a spreadsheet."""
+    """Formats every cell, for a spreadsheet."""
     lines = [["rows", "method", "share", "batch", "strength", "gain", "low", "high",
               "balanced_gain", "balanced_low", "balanced_high"]]  # fmt: skip
     for grid in grids:
         for name, gains in grid.accuracy.items():
             for a, b, c in np.ndindex(gains.shape[:3]):  # shares, sizes, strengths
                 at = f"{grid.shares[a]:g}", str(grid.sizes[b]), f"{grid.strengths[c]:g}"
-                # Fewer draws than in words: there are thousands of cells.
+                # Fewer draws than elsewhere, because there are thousands of cells.
                 gain = mean_interval(gains[a, b, c], draws=1000)
                 balanced = mean_interval(grid.balanced[name][a, b, c], draws=1000)
                 lines.append([grid.title, name, *at, *number_cells((*gain, *balanced))])
@@ -137,7 +144,7 @@ def cells(grids: Sequence[Grid]) -> Cells:
 
 
 def break_evens(grids: Sequence[Grid]) -> Cells:
-    """Every break-even share, for a spreadsheet."""
+    """Formats every break-even share, for a spreadsheet."""
     lines = [["rows", "method", "batch", "strength", "accuracy", "balanced_accuracy"]]
     for grid in grids:
         cases = product(grid.accuracy, grid.sizes, enumerate(grid.strengths))
@@ -154,8 +161,8 @@ HEADING = f"Gain over {BASELINE} by the shares of the labels and the rows of a b
 
 
 def draw_real(grids: Sequence[Grid]) -> Figure:
-    """The paper's method on each kind of real rows, accuracy and balanced accuracy."""
-    # Grids of four labels have more shares; those of all are drawn.
+    """Draws the gain of BC on each kind of real rows, for accuracy and balanced accuracy."""
+    # Grids of four labels have more shares; only shares of all grids are drawn.
     is_shared = np.ones(len(grids[0].shares), bool)
     for grid in grids:
         is_shared &= np.isclose(grid.shares, grids[0].shares[:, None]).any(axis=1)
@@ -163,7 +170,7 @@ def draw_real(grids: Sequence[Grid]) -> Figure:
     panels = {}
     for metric_title, metric in (("accuracy", "accuracy"), ("balanced accuracy", "balanced")):
         for grid in grids:
-            # The grid's own number for each share, up to rounding.
+            # The index of each share in this grid, up to rounding.
             share_indices = abs(grid.shares - np.array(shared)[:, None]).argmin(axis=1)
             # [s, z], no bias added
             gains = getattr(grid, metric)[SHOWN][share_indices, :, 0].mean(axis=-1)
@@ -174,14 +181,14 @@ def draw_real(grids: Sequence[Grid]) -> Figure:
 
 
 def draw_methods(grid: Grid) -> Figure:
-    """Every method on one kind of real rows."""
+    """Draws the gain of every method on one kind of real rows."""
     panels = {name: gains[:, :, 0].mean(axis=-1) for name, gains in grid.accuracy.items()}  # [s, z]
     heading = f"{HEADING}, {grid.title}"
     return charts.gain_maps(panels, *_ticks(grid, list(grid.shares)), LABELS, heading)
 
 
 def draw_simulated(grids: Sequence[Grid]) -> Figure:
-    """The paper's method on simulated rows: a line of panels an accuracy, a column a bias."""
+    """Draws the gain of BC on simulated rows: a line for each accuracy, a column for each bias."""
     panels = {}
     for grid, (index, strength) in product(grids, enumerate(grids[0].strengths)):
         title = f"{grid.title.removeprefix('simulated, ')}, bias {strength:g} nats"
@@ -199,20 +206,20 @@ class Options(NamedTuple):
     """Settings of the study.
 
     Attributes:
-        sets: groups of sets of one batch: the rows of each model are a pool, a group a table.
-        labels: how many labels are kept of them, a table each.
-        accuracies: of simulated pools of two labels without bias, a table each.
-        shares: of the most frequent label; those below 1/k are left out.
-        sizes: of batches of real rows. Larger ones would repeat the rows of a model.
-        simulated_sizes: of batches of simulated rows.
+        sets: groups of one-batch sets; the rows of each model are a pool, each group is a grid.
+        labels: numbers of labels to keep, with a grid for each.
+        accuracies: accuracies of simulated pools of two labels without bias, with a grid for each.
+        shares: shares of the most frequent label; shares below 1/k are left out.
+        sizes: batch sizes for real rows. Larger batches would repeat the rows of a model.
+        simulated_sizes: batch sizes for simulated rows.
         strengths: nats added to the first label of real rows.
-        simulated_strengths: the same of simulated rows, which have no other bias.
-        rows: drawn of each pool in each cell, or one batch where that is more.
-        simulated_draws: pools drawn for each accuracy; intervals are over these.
-        told: the batch size in sentences and tables.
-        methods: all that learn from unlabeled rows alone, but for those that work on one batch
-            after the other, where none is named.
-        seed: of the draws.
+        simulated_strengths: nats added to the first label of simulated rows, their only bias.
+        rows: number of rows drawn of each pool in each cell, at least one batch.
+        simulated_draws: number of pools for each accuracy; intervals are over these pools.
+        told: batch size in findings and tables.
+        methods: names of methods; by default all that learn only from unlabeled rows and are not
+            sequential.
+        seed: seed of the draws.
     """
 
     sets: Sequence[Sequence[str]]
@@ -231,9 +238,9 @@ class Options(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Measure every cell, and say where a correction costs."""
-    batches.chosen(options.methods)  # a wrong name is refused before anything is measured
-    # The nearest size that is measured.
+    """Runs the study: measures every cell of every grid."""
+    batches.chosen(options.methods)  # refuses a wrong name before anything is measured
+    # The measured size nearest to the wanted one.
     shown_size = min(options.sizes, key=lambda size: abs(size - options.told))
     real = []
     for names in options.sets:
@@ -241,7 +248,7 @@ def run(folder: Path, options: Options) -> Written:
             pool_group = pools.real_pools(folder, names, labels)
             title = f"{pools.titled(names)}, {labels} labels"
             real.append(grid(title, pool_group, options))
-    # Simulated rows have sizes and strengths of their own.
+    # Simulated rows have other sizes and strengths.
     simulated_options = options._replace(
         sizes=options.simulated_sizes, strengths=options.simulated_strengths
     )
@@ -250,7 +257,7 @@ def run(folder: Path, options: Options) -> Written:
         drawn = []
         for i in range(options.simulated_draws):
             pool = pools.gaussian_pool(accuracy, 40_000, options.seed + i)
-            # A name for each: pools of one name are one unit, and intervals are over draws.
+            # Pools with equal names are one unit, so each draw needs a different name.
             drawn.append(pool._replace(name=str(i)))
         title = f"simulated, {100 * accuracy:.0f} % right without bias"
         simulated.append(grid(title, drawn, simulated_options))
@@ -265,13 +272,13 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
-    """The gain of each method in each cell; a batch is corrected by what is learned from itself.
+    """Measures the gain of each method in each cell; a batch is corrected by its own bias.
 
-    A cell is the mean over which label is the most frequent one, so that the bias is as often for
-    it as the labels are many.
+    A cell is the mean over the choices of the most frequent label, so that results do not depend on
+    the label that the bias prefers.
     """
     k = pool_group[0].log_probs.shape[1]
-    # 1/k, as of balanced labels, may be rounded in a config.
+    # The tolerance allows for a rounded 1/k (balanced labels) in a config.
     shares = np.array([share for share in options.shares if share > 1 / k - 1e-6])
     names = batches.chosen(options.methods)
     sizes, strengths, units = options.sizes, options.strengths, pools.count_units(pool_group)
@@ -279,7 +286,7 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
     gains = {name: np.zeros(shape) for name in names}  # accuracy, balanced accuracy
     key = jax.random.key(options.seed)
     for a, b in np.ndindex(shape[1:3]):
-        # Seeded by the cell alone: every method and strength sees the same rows.
+        # The seed depends only on the cell, so every method and strength sees the same rows.
         random = np.random.default_rng([options.seed, k, a, b])
         share, size = float(shares[a]), sizes[b]
         rows, gold = pools.several(pool_group, share, size, options.rows, random)
@@ -290,7 +297,7 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
             for name in names:
                 right = np.asarray(batches.right_by_label(rows, rows, gold, bias, key, name=name))
                 for metric, by_batch in enumerate(batches.in_percent(right, counts)):
-                    # `several` runs over the most frequent label innermost.
+                    # In the output of `several`, the most frequent label varies fastest.
                     by_pool = by_batch.reshape(len(pool_group), k).mean(axis=1)
                     gains[name][metric, a, b, c] = pools.units(by_pool, pool_group)
     plain = gains.pop(BASELINE)

@@ -1,12 +1,12 @@
-"""Predictions that bfloat16 flips, compared with float32, before and after BC.
+"""Counts predictions that change between float32 and bfloat16, before and after BC.
 
 python -m experiments.evidence.half_precision
 
-Needs ../shared: stories260K, a real Llama of 260 thousand parameters, on validation rows of five
-tasks, without demonstrations; and the embedded model on its own rows, one shot a class. A
-prediction whose corrected margin is below twice the largest rounding error cannot be trusted in
-bfloat16; `diagnose` counts rows by the sizes of their scores alone. The line ends with both counts
-and how many of the flips are among the rows of `diagnose`.
+Needs ../shared. Scores five tasks with stories260K (a real Llama of 260 thousand parameters,
+validation rows without demonstrations) and with the embedded model (its own rows, one shot per
+class). A prediction is not reliable in bfloat16 if its corrected margin is below twice the largest
+rounding error. `diagnose` counts these rows from the size of their scores only. Each printed line
+ends with both counts, and with the number of flips among the rows that `diagnose` counts.
 """
 
 import sys
@@ -29,12 +29,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
 ROWS = 200
 LONGEST = 450
-"""Characters: stories260K has 512 positions, and tokens of a letter."""
+"""Characters of the longest text: stories260K has 512 positions, and some tokens are one letter."""
 NAMES = ("sst2", "rte", "mrpc", "wic", "copa")
 
 
 def compare(name: str, model: Path, data: str, shots: int) -> None:
-    """Print a line for a model: errors in nats, flips before and after BC."""
+    """Prints a line for a model: errors in nats, flips before and after BC."""
     scorers = [CausalLM(load_checkpoint(model, dtype)) for dtype in ("float32", "bfloat16")]
     errors, flips, corrected_flips, doubtful, rounded_rows = [], [], [], [], []
     for task_name in NAMES:
@@ -43,12 +43,13 @@ def compare(name: str, model: Path, data: str, shots: int) -> None:
         train = read(task, data, "train")
         context = render(task, cell, read(task, data, "validation", ROWS), train)
         inputs = context.blocks["test"].inputs
-        assert not isinstance(inputs, ImageInputs)  # these are tasks of text
+        assert not isinstance(inputs, ImageInputs)  # all of these tasks have text inputs
         texts = [text for text in inputs if len(text) < LONGEST]
         labels = context.label_texts
         exact, rounded = (scorer.score(texts, labels).log_probs for scorer in scorers)
         difference = rounded - exact
-        difference -= difference.mean(axis=1, keepdims=True)  # a constant a row flips nothing
+        # A constant added to a row's scores does not change its prediction.
+        difference -= difference.mean(axis=1, keepdims=True)
         errors.append(np.abs(difference).ravel())
         flips.append(predict(rounded) != predict(exact))
         corrected = np.asarray(calibrate(exact))
@@ -62,18 +63,18 @@ def compare(name: str, model: Path, data: str, shots: int) -> None:
     is_counted = np.concatenate(rounded_rows)
     counted_flips = np.sum(is_counted & np.concatenate(corrected_flips))
     print(
-        f"{name}: {rows} rows of {len(NAMES)} tasks; error between labels of a row mean "
+        f"{name}: {rows} rows of {len(NAMES)} tasks; error of a row's centered scores: mean "
         f"{error.mean():.4f}, largest {error.max():.4f} nats; flips {np.sum(np.concatenate(flips))}"
         f" before BC, {np.sum(np.concatenate(corrected_flips))} after; margins after BC below "
         f"twice the largest error of the task: {np.sum(np.concatenate(doubtful))}; counted by "
-        f"diagnose: {np.sum(is_counted)}, with {counted_flips} of the flips"
+        f"diagnose: {np.sum(is_counted)}, including {counted_flips} of the flips"
     )
 
 
 def main() -> None:
-    """Both models."""
+    """Compares both models."""
     if not SHARED.is_dir():
-        raise SystemExit(f"error: needs the shared data, and {SHARED} is not there.")
+        raise SystemExit(f"error: this program needs the shared data, but {SHARED} does not exist.")
     sys.path.insert(0, str(ROOT / "tests"))
     from llama2c import convert
 

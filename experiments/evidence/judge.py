@@ -1,7 +1,7 @@
-"""The study "judge": a judge of pairs that prefers a place, corrected from one order of answers.
+"""The study "judge": a pairwise judge with a position bias, corrected from one order of answers.
 
-Each instruction is shown in one order, in about half of them the candidate's answer first. There
-are no right labels: what is judged is whether a candidate's win rate depends on its place.
+Each instruction is shown in one order; about half of them show the candidate's answer first. There
+are no right labels. The study measures whether a candidate's win rate depends on its position.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from experiments.evidence import sets, statistics
 from experiments.evidence.page import Written
 
 COMPARED = ("icl", "bc", "bc_mean_prob", "prior_matching")
-"""Methods that learn from unlabeled rows and leave scores whose softmax is a preference."""
+"""Methods that learn from unlabeled rows; the softmax of their scores is a preference."""
 OTHER_HALF = "bc, learned from the other half"
 HALVES = 2
 
@@ -32,8 +32,8 @@ class Options(NamedTuple):
     """Settings of the study.
 
     Attributes:
-        seed: of the halves of instructions.
-        draws: of the bootstrap over models.
+        seed: seed of the halves of instructions and of the bootstrap.
+        draws: number of bootstrap draws of models.
     """
 
     seed: int = 0
@@ -44,9 +44,9 @@ class Judgments(NamedTuple):
     """The judge's preferences.
 
     Attributes:
-        margins: [models, instructions], log-odds of the answer shown first; NaN where unknown.
-        is_first: [instructions], whether the candidate's answer was shown first.
-        models: the candidates.
+        margins: [models, instructions], log-odds of the answer shown first; NaN if unknown.
+        is_first: [instructions], True if the candidate's answer was shown first.
+        models: names of the candidates.
     """
 
     margins: np.ndarray
@@ -55,7 +55,7 @@ class Judgments(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Measure win rates by place before and after the correction."""
+    """Runs the study: measures win rates by position before and after correction."""
     judgments = read_judgments(folder)
     margins = {name: correct(judgments.margins, name) for name in COMPARED}
     margins[OTHER_HALF] = correct_from_other_half(judgments.margins, options.seed)
@@ -75,10 +75,10 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def read_judgments(folder: Path) -> Judgments:
-    """The judge's log-odds of each place.
+    """Reads the judge's log-odds of the answer shown first.
 
-    A probability of 0 means that the list of the most probable tokens lacks the answer: it gets
-    the least probability that one did.
+    A probability of 0 means that the list of the most probable tokens lacks the answer. It is
+    replaced by the lowest positive probability.
     """
     archive = sets.arrays(folder, "judge")
     preferred = archive["p_candidate"].astype(np.float64)
@@ -90,9 +90,9 @@ def read_judgments(folder: Path) -> Judgments:
 
 
 def correct(margins: np.ndarray, name: str) -> np.ndarray:
-    """The margins [models, instructions] after a method, learned from each model's own rows."""
+    """Corrects the margins [models, instructions] with a method, separately for each model."""
     fit, apply = METHODS[name].make()
-    # Log-probabilities of both answers; an unknown one weighs nothing and stays unknown.
+    # Log-probabilities of both answers. An unknown margin has weight 0 and stays NaN.
     is_known = ~np.isnan(margins)
     filled = np.where(is_known, margins, 0.0)
     rows = np.stack([-np.logaddexp(0.0, -filled), -np.logaddexp(0.0, filled)], axis=-1)
@@ -105,7 +105,7 @@ def correct(margins: np.ndarray, name: str) -> np.ndarray:
 
 
 def correct_from_other_half(margins: np.ndarray, seed: int) -> np.ndarray:
-    """BC whose mean is of the instructions of the other half, for each half."""
+    """Corrects each half of the instructions with the BC bias of the other half."""
     half = np.random.default_rng(seed).permutation(margins.shape[1]) % HALVES
     corrected = np.empty(margins.shape)
     for judged in range(HALVES):
@@ -115,7 +115,7 @@ def correct_from_other_half(margins: np.ndarray, seed: int) -> np.ndarray:
 
 
 def win_rates(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
-    """Mean preference for the candidate shown first, and shown second, [models, 2] in percent."""
+    """Computes win rates of candidates shown first and shown second, [models, 2] in percent."""
     preferred = expit(np.where(is_first, margins, -margins))
     shown_first = np.nanmean(preferred[:, is_first], axis=1)
     shown_second = np.nanmean(preferred[:, ~is_first], axis=1)
@@ -123,39 +123,39 @@ def win_rates(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
 
 
 def findings(biases: np.ndarray, rates: Mapping[str, np.ndarray], options: Options) -> list[str]:
-    """The judge's preference for a place, before and after correction."""
+    """Writes the finding: the judge's position bias, before and after correction."""
     bias = statistics.mean_interval(-biases, options.seed, draws=options.draws)
     before, after = rates["icl"].mean(axis=0), rates["bc"].mean(axis=0)
     held_out = rates[OTHER_HALF].mean(axis=0)
     return [
         f"**A judge of pairs is corrected from one order of the answers**: gpt-4-1106-preview "
         f"prefers the second answer by {bias[0]:.1f} nats [{bias[1]:.1f}, {bias[2]:.1f}] (95 % "
-        f"interval over {len(biases)} candidates, {int((biases < 0).sum())} of them alike); a "
-        f"candidate wins {before[0]:.1f} % where it is shown first and {before[1]:.1f} % where "
-        f"second, after bc {after[0]:.1f} and {after[1]:.1f} % ({held_out[0]:.1f} and "
-        f"{held_out[1]:.1f} % with a bias learned from the other half of the instructions). No "
-        "second order is asked for."
+        f"interval over {len(biases)} candidates; {int((biases < 0).sum())} have this sign). A "
+        f"candidate wins {before[0]:.1f} % if shown first and {before[1]:.1f} % if shown "
+        f"second; after bc {after[0]:.1f} and {after[1]:.1f} % ({held_out[0]:.1f} and "
+        f"{held_out[1]:.1f} % with a bias learned from the other half of the instructions). The "
+        "second order is not needed."
     ]
 
 
 def section(judgments: Judgments, table: Cells) -> str:
-    """The section in Markdown."""
+    """Writes the section in Markdown."""
     models, instructions = judgments.margins.shape
     first = 100 * judgments.is_first.mean()
     return "\n\n".join([
         f"A pairwise judge (gpt-4-1106-preview) compares {models} candidates with one reference on "
         f"{instructions} instructions, each in one order, with the candidate first in "
-        f"{first:.1f} % of them. The labels are the two places, of which none is right: the "
-        "measure is the gap between a candidate's win rates by place, which `prior_matching` "
+        f"{first:.1f} % of them. The labels are the two positions, and neither is right: the "
+        "measure is the gap between a candidate's win rates by position, which `prior_matching` "
         "closes by construction. Intervals (95 %) are over candidates. Same order: Spearman's rank "
-        "correlation of the candidates' win rates by place.",
+        "correlation of the candidates' win rates by position.",
         "![Win rates by place before and after the correction](figures/evidence_judge.png)",
         markdown(table),
     ])  # fmt: skip
 
 
 def cells(rates: Mapping[str, np.ndarray], options: Options) -> Cells:
-    """A line a method: win rates by place, their gap, and how alike they order the candidates."""
+    """Formats a line for each method: win rates by position, their gap and rank correlation."""
     lines = [["method", "wins, first", "wins, second", "second - first", "mean |gap|",
               "same order"]]  # fmt: skip
     for name, by_place in rates.items():
@@ -171,7 +171,7 @@ def cells(rates: Mapping[str, np.ndarray], options: Options) -> Cells:
 
 @style.styled
 def draw(rates: Mapping[str, np.ndarray]) -> Figure:
-    """Each candidate's win rates by place, before and after BC; even places are on the line."""
+    """Draws each candidate's win rates by position, before and after BC; no bias is on the line."""
     most = float(np.max(list(rates.values())))
     figure, grid = style.panels(2, (3.0, 2.4))
     for axes, name in zip(grid, ("icl", "bc"), strict=True):

@@ -1,4 +1,4 @@
-"""Answers of all methods on all contexts, in one compiled program a method and shape."""
+"""Predicts labels with all methods on all contexts, with one program per method and shape."""
 
 import os
 import time
@@ -22,16 +22,16 @@ from batch_calibration.scores import ScoreTable
 from batch_calibration.typing import Key
 
 KNOWN = " + true shares"
-"""Ends the name of a method that gets the true shares of the test rows' labels."""
+"""Suffix of the name of a method that gets the true label shares of the test rows."""
 
 
 class Answers(NamedTuple):
     """Predictions of methods.
 
     Attributes:
-        by_method: method -> one array of predicted labels [n] a table, None where it is left out.
-        skipped: method -> why it is left out, for the methods that no table can have.
-        seconds: method -> seconds it took while the others ran, compilation included.
+        by_method: method -> predicted labels [n] of each table, or None for tables left out.
+        skipped: method -> reason, for methods that fit no table.
+        seconds: method -> duration in parallel with other methods, including compilation.
     """
 
     by_method: dict[str, list[np.ndarray | None]]
@@ -46,16 +46,16 @@ def answers(
     knowing: Sequence[str] = (),
     seed: int = 0,
 ) -> Answers:
-    """The predicted labels of the test rows of each table by each method.
+    """Predicts the labels of the test rows of each table with each method.
 
     Args:
-        tables: with the blocks that methods learn from; a method that lacks one is left out.
+        tables: score tables; a method is left out of tables that lack one of its probes.
         methods: names from `METHODS`.
-        knowing: methods that are also told the true shares of the labels, by their option
-            `target_prior`: what is possible at best, and no method.
-        seed: of methods that start at random.
+        knowing: methods that also run with the true label shares as their option `target_prior`, as
+            an upper bound.
+        seed: seed of methods with a random start.
     """
-    skipped = [find_skipped(table, methods) for table in tables]  # for each table, name -> why
+    skipped = [find_skipped(table, methods) for table in tables]  # by table: name -> reason
     key = jax.random.key(seed)
     informed = [name for name in knowing if name in methods and takes_shares(name)]
     work = []
@@ -63,7 +63,7 @@ def answers(
         usable = [name for name in methods if name not in reasons_of_table]
         work += [(index, name) for name in usable]
         work += [(index, name + KNOWN) for name in usable if name in informed]
-    # Loops of seconds are first.
+    # Sequential methods take seconds and run first.
     work.sort(key=lambda pair: not _method(pair[1]).looped)
     slow_count = sum(_method(name).looped for _, name in work)
     answers_by_method: dict[str, list[np.ndarray | None]] = {}
@@ -80,8 +80,8 @@ def answers(
         predictions = np.asarray(_answers(learned, rows, gold, key, name=name))
         return predictions[: len(test.labels)], time.perf_counter() - start
 
-    # PC of more than eight labels, run at once on the CPU, has waited for itself forever.
-    # More labels than all permutations are tried for.
+    # With more labels than PC tries all permutations for, parallel runs of PC on a CPU have
+    # deadlocked, so a single thread runs them.
     alone = any(len(table.label_names) > MOST_PERMUTED for table in tables)
     with ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
         done = [*pool.map(answer_timed, work[:slow_count])]
@@ -104,7 +104,7 @@ def _method(name: str) -> Method:
 
 
 def takes_shares(name: str) -> bool:
-    """True if a method can use given shares of the labels."""
+    """Returns True if a method can use given label shares."""
     return "target_prior" in signature(METHODS[name].make).parameters
 
 
@@ -116,14 +116,14 @@ def _read(name: str) -> tuple[str, ...]:
 def _answers(
     learned: Evidence, rows: jax.Array, gold: Evidence, key: Key, *, name: str
 ) -> jax.Array:
-    """Predicted labels [n] of one context."""
+    """Predicts the labels [n] of one context."""
     shares = {"target_prior": _shares(gold)} if name.endswith(KNOWN) else {}
     chosen = _method(name).make(**shares)
     return predict(chosen.apply(chosen.fit(*learned, key=key), rows))
 
 
 def _shares(rows: Evidence) -> jax.Array:
-    """The share of each label among the rows."""
+    """Computes the share of each label among the rows."""
     labels = jnp.asarray(rows.labels)
     # [n, k]; padding has weight 0
     gold = one_hot(rows.log_probs, labels) * weights_of(rows.log_probs, rows.weight)[:, None]

@@ -1,9 +1,9 @@
-r"""Effect of demonstrations' labels on a model's answers, before and after each correction.
+r"""Measures how labels of demonstrations change answers, before and after each correction.
 
 python -m experiments.evidence.label_biases --config=configs/demo_labels.py \
     --config.limit=250 --workdir=W
 
-Any model, by `--config.model=` and `--config.data=`; docs/results.md reads the tables.
+`--config.model=` and `--config.data=` select another model. docs/results.md explains the tables.
 """
 
 from pathlib import Path
@@ -15,12 +15,12 @@ from batch_calibration.settings import Settings
 from experiments.guard import guarded, machine_flags, parse_flags, set_up_machine
 
 CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "the study whose tasks, model, seeds and limit are taken", lock_config=True
+    "config", None, "the study that gives tasks, model, seeds and limit", lock_config=True
 )
 WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
-    "folder for the scores and the tables; give it to no other study",
+    "folder for the scores and the tables; do not use it for another study",
     required=True,
 )
 flags.mark_flag_as_required("config")
@@ -28,7 +28,7 @@ machine_flags()
 
 
 def main() -> None:
-    """Score what the workdir does not hold yet, and print the tables."""
+    """Scores every context that the workdir does not hold yet, and prints the tables."""
     from experiments.evidence import label_sequences
 
     set_up_machine()

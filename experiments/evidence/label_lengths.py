@@ -1,13 +1,13 @@
-"""Division by the labels' lengths, as NCC does under content-free inputs, beside CC and BC.
+"""Measures division by label lengths (NCC) with ICL, CC and BC.
 
 python -m experiments.evidence.label_lengths
 
 NCC (arXiv:2511.14385) divides a label's log-probability by its number of tokens and subtracts the
-same of content-free inputs. Of the scores at hand only the embedded models have both: they read
-label words from demonstrations, so that of the words drawn for a task's labels the first is one
-word long, the second two and the third three, in an order drawn by the seed. Five seeds, one shot a
-class, 200 rows, thirteen tasks, two models. Mean accuracy in percent, and the change from the same
-method without division with its 95 % interval over tasks (t).
+same quotient of content-free inputs. This needs labels of different lengths and content-free
+inputs. The embedded models read label words from demonstrations, so the program draws label words
+for each task: the k labels have one to k words each, in an order drawn by the seed. There are five
+seeds, one shot per class, 200 rows, thirteen tasks and two models. The output is mean accuracy in
+percent, and the change by the division with its 95 % t interval over tasks.
 """
 
 from itertools import islice
@@ -29,7 +29,7 @@ NAMES = ("icl", "cc", "bc")
 
 
 def with_long_labels(task: Task, seed: int) -> Task:
-    """The task with drawn label words, of one to k words in an order that the seed draws."""
+    """Replaces the task's label words by drawn ones, of one to k words in a drawn order."""
     random = np.random.default_rng([seed, 11])
     lengths = random.permutation(len(task.label_names)) + 1
     drawn = iter(random.choice(label_words.TRAINING, int(lengths.sum()), replace=False))
@@ -38,7 +38,7 @@ def with_long_labels(task: Task, seed: int) -> Task:
 
 
 def measure(scorer: CausalLM, name: str, seed: int) -> np.ndarray:
-    """Accuracy [3, 2] in percent by method, without and with division by the labels' lengths."""
+    """Measures accuracy [3, 2] in percent by method, without and with division by lengths."""
     task = with_long_labels(TASKS[name], seed)
     cell = Settings.of(data="mini", shots=1, limit=ROWS).cell(name, seed)
     context = render(
@@ -50,7 +50,7 @@ def measure(scorer: CausalLM, name: str, seed: int) -> np.ndarray:
     rows = np.asarray(scorer.score(blocks["test"].inputs, labels).log_probs, np.float64)
     free = np.asarray(scorer.score(blocks["cc"].inputs, labels).log_probs, np.float64)
     gold = np.asarray(blocks["test"].labels)
-    # A label has one text here; the length is that of its tokens, as in the paper.
+    # Each label has one text here. Its length is its number of tokens, as in the paper.
     encode = scorer.checkpoint.tokenizer.encode
     lengths = np.array([len(encode(text, add_special_tokens=False).ids) for (text,) in labels])
     accuracy = np.zeros((len(NAMES), 2))
@@ -62,7 +62,7 @@ def measure(scorer: CausalLM, name: str, seed: int) -> np.ndarray:
 
 
 def main() -> None:
-    """A line for each model and method."""
+    """Prints a line for each model and method."""
     print(f"{'model':12}{'method':>8}{'as it is':>10}{'divided':>10}   change, 95 %")
     for model in MODELS:
         scorer = CausalLM(load_checkpoint(CHECKPOINTS[model]))

@@ -1,9 +1,8 @@
-"""What sequences of labels of demonstrations do to answers, before and after each correction.
+"""Measures how the label sequence of the demonstrations changes answers, with each correction.
 
-A model is asked after every sequence of labels that four demonstrations can have.
-
-Of a factorial design the share of each cause can be told: how many demonstrations have a label,
-and which one stands last.
+A model scores the rows after every possible label sequence of four demonstrations. This factorial
+design separates two causes of bias: the number of demonstrations of a label, and the label of the
+last demonstration.
 """
 
 import itertools
@@ -37,32 +36,32 @@ WORDS = ("own", *POOLS)
 ALL = "mean of tasks"
 SHOWN = np.array(SEQUENCES)  # [c, 4]
 MIXES = {"2 + 2": (2,), "3 + 1": (1, 3), "4 + 0": (0, 4)}
-"""Demonstrations of each label, and how many are then of the second."""
+"""Mix of the labels -> numbers of demonstrations with the second label."""
 NEAR = ("last", "nearest")
 NOTE = (
-    "Biases in nats of log p(second label) - log p(first): 'common', the mean size of what is left "
-    "where demonstrations are balanced; 'majority', what is added where all have the second label; "
-    "'recency', where the last one has it. Accuracy in % after two demonstrations of each label "
-    "(2 + 2), three of one, and four of one; 'answered': of these answers in % those that are the "
-    "majority's label, after 3 + 1 / 4 + 0 (50 without bias, or nearly). 'last' and 'nearest': "
-    "errors in % after 2 + 2 where the last demonstration, or the one that has most words in "
-    "common with the row, has the wrong label, which is then the answer / where it has the right "
-    "one; as many of both is no copying."
+    "Biases in nats of log p(second label) - log p(first). 'common': mean absolute bias with "
+    "balanced demonstrations. 'majority': the bias added if all demonstrations have the second "
+    "label. 'recency': the bias added if the last one has it. Accuracy in % after two "
+    "demonstrations of each label (2 + 2), three of one (3 + 1), and four of one (4 + 0). "
+    "'answered': share in % of answers with the majority label, after 3 + 1 / 4 + 0 (about 50 "
+    "without bias). 'last' and 'nearest': errors in % after 2 + 2 if the last demonstration, or "
+    "the one that shares most words with the row, has the wrong label / the right label. Equal "
+    "numbers mean that the model does not copy this label."
 )
 CHANGE = (
-    "In points, with 95 % intervals over draws of demonstrations and words and over test rows; "
-    "* where 0 is outside. 'copied': errors where the demonstration's label is wrong less those "
-    "where it is right, after 2 + 2. The others: accuracy less that of icl on the same prompts."
+    "In points, with 95 % intervals over draws of demonstrations and words and over test rows; * "
+    "if the interval excludes 0. 'copied': errors if the demonstration's label is wrong, minus "
+    "errors if it is right, after 2 + 2. Other columns: accuracy minus icl's on the same prompts."
 )
 
 
 class Asked(NamedTuple):
-    """Answers of a model and of corrections on one task's rows with one kind of words.
+    """Scores of one task's rows with one kind of label words, before and after each correction.
 
     Attributes:
         scores: method -> [s c n 2]: draws, sequences, rows, labels.
-        truth: [n].
-        nearest: [s c n], the label of the demonstration that shares most words with the row.
+        truth: [n], right labels.
+        nearest: [s c n], label of the demonstration that shares most words with the row.
     """
 
     scores: dict[str, np.ndarray]
@@ -71,10 +70,11 @@ class Asked(NamedTuple):
 
 
 def fit(sequences: Sequence[Sequence[int]], means: Sequence[float]) -> tuple[float, float, float]:
-    """Common, majority and recency bias, by least squares, in the unit of the means.
+    """Fits common, majority and recency bias by least squares, in the unit of the means.
 
-    `common + majority * balance + recency * last`, where `balance` is -1 to 1 for demonstrations
-    all of the first label to all of the second, and `last` is -1 or 1.
+    The model is `common + majority * balance + recency * last`. `balance` goes from -1 (all
+    demonstrations have the first label) to 1 (all have the second). `last` is -1 or 1 by the label
+    of the last demonstration.
     """
     design = [(1, 2 * np.mean(labels) - 1, 2 * labels[-1] - 1) for labels in sequences]  # [c, 3]
     common, majority, recency = np.linalg.lstsq(np.array(design), np.array(means), rcond=None)[0]
@@ -82,7 +82,7 @@ def fit(sequences: Sequence[Sequence[int]], means: Sequence[float]) -> tuple[flo
 
 
 def run(settings: Settings, workdir: Path) -> str:
-    """Score what the workdir does not hold yet, write the tables, and return them as Markdown."""
+    """Scores every missing context, writes the tables, and returns them as Markdown."""
     with ProgressBar("scoring", "examples") as bar:
         asked = ask(
             settings, workdir, lambda status: bar.update(ScoringProgress(*status[:3])), print
@@ -96,16 +96,20 @@ def ask(
     progress: Callable[[ScoringProgress], None] | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> dict[tuple[str, str], Asked]:
-    """(task, words) -> what comes of each; scores are kept in the workdir, as of any study.
+    """Scores each task with each kind of label words, and corrects the scores.
 
-    `seeds` is how many draws there are of the demonstrations' texts and of the words, `limit` how
-    many test rows are asked about, `methods` which corrections are compared.
+    The workdir keeps the scores, as in any study. Of the settings, `seeds` is the number of draws
+    of demonstrations and words, `limit` is the number of test rows, and `methods` names the
+    corrections.
+
+    Returns:
+        (task, kind of words) -> scores.
 
     Raises:
-        InputError: a task without two labels, a method that needs labeled rows, too few training
-            rows, and what `run_scoring` raises.
+        InputError: a task does not have two labels, a method needs labeled rows, there are too few
+            training rows, or `run_scoring` raises.
     """
-    settings = settings.replace(labeled_per_class=0)  # no method here reads one
+    settings = settings.replace(labeled_per_class=0)  # no method here needs a labeled set
     names = _methods(settings)
     reader, data_settings = RowReader(), settings.data
     rows = dict[str, tuple[Rows, Rows]]()
@@ -114,10 +118,10 @@ def ask(
         if len(task.label_names) != 2:
             raise InputError(
                 key="tasks",
-                expected=f"tasks with two labels, {name} has {len(task.label_names)}",
-                remedy="give such as sst2",
+                expected=f"tasks with two labels, but {name} has {len(task.label_names)}",
+                remedy="give tasks such as sst2",
             )
-        # The rows that are asked about.
+        # The rows to score.
         test = reader.texts(
             task,
             data_settings.data,
@@ -138,7 +142,7 @@ def ask(
     tables = {table.id: table for table in store.tables()[0]}
     answers = dict[tuple[str, str], Asked]()
     for key, of_key in cells.items():
-        # The ids stand in the order of the cells.
+        # The ids are in the order of the cells.
         answers[key] = _asked([tables[next(ids)] for _ in of_key], of_key, names, *rows[key[0]])
     return answers
 
@@ -148,24 +152,24 @@ def _methods(settings: Settings) -> list[str]:
     for name in chosen:
         if "labeled" in get_method(name).probe.blocks:
             raise InputError(
-                f"{name} learns from a labeled set, and none is asked about here; leave it out.",
+                f"{name} needs a labeled set, which this program does not score; leave it out.",
                 key="methods",
             )
     return [name for name in METHODS if name in chosen]
 
 
 def _choose(rows: Rows, seed: int, sequence: Sequence[int]) -> tuple[int, ...]:
-    """Training rows with these labels, without a row twice."""
-    # The same rows for every kind of words.
+    """Draws training rows with these labels, no row twice."""
+    # The seed gives every kind of words the same rows.
     rng, chosen = random.Random(f"{seed}/{sequence}"), list[int]()
     labels = np.array(rows.labels)
     for label in sequence:
-        # No row twice in a prompt.
+        # A prompt must not repeat a row.
         pool = np.setdiff1d(np.flatnonzero(labels == label), chosen).tolist()
         if not pool:
             raise InputError.at(
                 rows.where,
-                f"{DEMONSTRATIONS} rows or more of each label to show",
+                f"at least {DEMONSTRATIONS} training rows of each label",
                 f"{rows.labels.count(label)} of label {label}",
                 "give more rows",
             )
@@ -189,8 +193,8 @@ def _asked(
     needed = {"test"}.union(*(METHODS[name].probe.blocks for name in names))
     if lacking := sorted(needed - set(tables[0].blocks)):
         raise InputError(
-            f"one of {', '.join(names)} learns from {', '.join(lacking)}, which "
-            f"{tables[0].context['task']} has not; name others.",
+            f"one of {', '.join(names)} needs the rows {', '.join(lacking)}, which task "
+            f"{tables[0].context['task']} does not have; name other methods.",
             key="methods",
         )
     blocks = {}
@@ -210,13 +214,13 @@ def _asked(
 
 
 def _nearest(rows: Sequence[Row], shown: Sequence[Row]) -> np.ndarray:
-    """Of each row the number of the demonstration that shares most words, of equals the last."""
+    """Finds for each row the index of the demonstration with most shared words; ties: the last."""
     shares = np.empty((len(rows), len(shown)))  # Jaccard's; two rows without words share nothing
     for (i, row_words), (j, shown_words) in itertools.product(
         enumerate(map(_words, rows)), enumerate(map(_words, shown))
     ):
         shares[i, j] = len(row_words & shown_words) / max(len(row_words | shown_words), 1)
-    # Of equals the last: argmax finds the first, so the order is reversed.
+    # argmax returns the first of equal values, so the order is reversed to get the last.
     return len(shown) - 1 - shares[:, ::-1].argmax(axis=1)
 
 
@@ -228,8 +232,9 @@ class Measured(NamedTuple):
     """Effect of label sequences on the answers of one method, on one task with one kind of words.
 
     Attributes:
-        biases: common, majority and recency, in nats; None of scores that are on another scale.
-        shares: name -> each row's part in each draw [s n]; the mean is the share.
+        biases: common, majority and recency bias in nats, or None for methods with scores on
+            another scale.
+        shares: name -> contribution of each row in each draw [s n]; the mean is the share.
     """
 
     biases: tuple[float, float, float] | None
@@ -237,7 +242,7 @@ class Measured(NamedTuple):
 
 
 def measure(answered: Asked, method: str) -> Measured:
-    """Biases of the scores, and what the answers are after which sequences.
+    """Fits the biases of the scores, and counts answers by label sequence.
 
     >>> scores = np.zeros((1, 16, 3, 2)) + SHOWN[None, :, None, -1:] * np.array([0.0, 2.0])
     >>> asked = Asked({"icl": scores}, np.array([0, 1, 1]), np.zeros((1, 16, 3), int))
@@ -250,15 +255,15 @@ def measure(answered: Asked, method: str) -> Measured:
     scores, truth = answered.scores[method], answered.truth
     answers = scores.argmax(axis=-1)  # [s, c, n]
     last = np.broadcast_to(SHOWN[None, :, -1, None], answers.shape)
-    wrong, ones = answers != truth, SHOWN.sum(axis=1)  # ones: [c], how many have the second label
-    # [1, c, 1], whether the second label has the majority
+    wrong, ones = answers != truth, SHOWN.sum(axis=1)  # ones: [c], count of the second label
+    # [1, c, 1], True if the second label has the majority
     most = ones[None, :, None] > DEMONSTRATIONS / 2
     shares = dict[str, np.ndarray]()
     for name, counts in MIXES.items():
         is_counted = np.broadcast_to(np.isin(ones, counts)[None, :, None], answers.shape)
         shares[name] = _share(is_counted, ~wrong)
         shares[f"{name} answered"] = _share(is_counted, answers == most)  # True is label 1
-    # Only balanced sequences: after others the majority's label would be taken for a copy.
+    # Only balanced sequences: after the others, a majority label would look like a copy.
     half = np.broadcast_to(ones[None, :, None] == DEMONSTRATIONS / 2, answers.shape)
     for name, label in zip(NEAR, (last, answered.nearest), strict=True):
         shares[f"{name} wrong"] = _share(half & (label != truth), wrong)
@@ -272,18 +277,19 @@ def measure(answered: Asked, method: str) -> Measured:
 
 
 def _share(is_counted: np.ndarray, event: np.ndarray) -> np.ndarray:
-    """Each row's part [s n] in how often an event is among those [s c n]: the mean is the share."""
+    """Computes each row's contribution [s n] to the share of an event among counted [s c n]."""
     count = is_counted.sum(axis=1)  # [s, n]
-    # Divided by the mean over rows, not by each row's own count, so that the mean is the share.
+    # Divided by the mean count over rows, not each row's own count, so that the mean of the result
+    # is the share.
     return np.asarray((is_counted & event).sum(axis=1) / max(count.mean(), 1e-9))
 
 
 Found = Mapping[tuple[str, str], Mapping[str, Measured]]
-"""(task, words) -> method -> what was measured."""
+"""(task, kind of words) -> method -> measurements."""
 
 
 def measure_all(answered_by_key: Mapping[tuple[str, str], Asked]) -> Found:
-    """All methods on all tasks with all kinds of words."""
+    """Measures all methods on all tasks with all kinds of words."""
     measured = dict[tuple[str, str], dict[str, Measured]]()
     for key, scored in answered_by_key.items():
         measured[key] = {}
@@ -293,7 +299,7 @@ def measure_all(answered_by_key: Mapping[tuple[str, str], Asked]) -> Found:
 
 
 def write(measured: Found, workdir: Path) -> str:
-    """Keep both tables as Markdown and CSV; the Markdown."""
+    """Writes both tables as CSV and Markdown, and returns the Markdown."""
     sections = []
     for name, cells, note in (
         ("label_biases", bias_cells(measured), NOTE),
@@ -307,7 +313,7 @@ def write(measured: Found, workdir: Path) -> str:
 
 
 def bias_cells(measured: Found) -> Cells:
-    """Header, and a row for each task, and all of them, kind of words and method."""
+    """Formats a header, and a row for each task (and their mean), kind of words and method."""
     header = ["task", "label words", "method", "common", "majority", "recency", *MIXES]
     rows: Cells = [[*header, "answered", "last", "nearest"]]
     for task, word_kind, method, measures in _rows(measured):
@@ -319,21 +325,21 @@ def bias_cells(measured: Found) -> Cells:
 
 
 def _mean_biases(measures: Sequence[Measured]) -> list[str]:
-    """The three biases in nats, means over tasks; `-` where a method keeps none."""
+    """Formats the mean of each bias over tasks, in nats; `-` if the method keeps no bias."""
     task_biases = [measured.biases for measured in measures if measured.biases is not None]
     if not task_biases:
         return ["-"] * 3
-    # + 0.0 makes of a rounded -0 a 0.
+    # + 0.0 turns a rounded -0 into 0.
     common, majority, recency = np.mean(task_biases, axis=0).round(2) + 0.0
     return [f"{common:.2f}", f"{majority:+.2f}", f"{recency:+.2f}"]
 
 
 def change_cells(measured: Found) -> Cells:
-    """Header, and for each row of `bias_cells` what is copied and what a method gains over icl."""
+    """Formats a header, and the copied errors and gains over icl for each row of `bias_cells`."""
     copied = [f"copied, {name}" for name in NEAR]
     rows: Cells = [["task", "label words", "method", *copied, *MIXES]]
     for task, word_kind, method, measures in _rows(measured):
-        # The same tasks in the same order, so that each is paired with icl on its own prompts.
+        # The same tasks in the same order, so that each is paired with icl on the same prompts.
         plain = _of_task(measured, task, word_kind, "icl")
         changes = [_less(measures, f"{name} wrong", measures, f"{name} right") for name in NEAR]
         if method == "icl":
@@ -355,16 +361,16 @@ def _percents(measures: Sequence[Measured], name: str, other_name: str) -> str:
 def _less(
     measures: Sequence[Measured], name: str, minus: Sequence[Measured], minus_name: str
 ) -> str:
-    """The mean over tasks of one share less another, with its interval."""
+    """Formats the mean difference of two shares over tasks, with its interval."""
     estimates = []
-    for measured, measured_minus in zip(measures, minus, strict=True):  # each task with itself
+    for measured, measured_minus in zip(measures, minus, strict=True):  # paired by task
         difference = measured.shares[name] - measured_minus.shares[minus_name]
         estimates.append(over_rows(difference, OF_GAIN))
     return gain_cell(over_tasks(estimates) if len(estimates) > 1 else estimates[0])
 
 
 def _of_task(measured_all: Found, task: str, word_kind: str, method: str) -> list[Measured]:
-    """Measurements of a method on a task, or on all, with one kind of words."""
+    """Selects the measurements of a method on a task (or on all) with one kind of words."""
     measures = []
     for (measured_task, measured_kind), by_method in measured_all.items():
         if measured_kind == word_kind and task in (measured_task, ALL):
@@ -373,10 +379,10 @@ def _of_task(measured_all: Found, task: str, word_kind: str, method: str) -> lis
 
 
 def _rows(measured: Found) -> list[tuple[str, str, str, list[Measured]]]:
-    """Task, words, method and what was measured, of several where they stand for all tasks."""
+    """Lists task, kind of words, method and measurements (of every task for the mean of tasks)."""
     tasks = list(dict.fromkeys(task for task, _ in measured))
     methods = next(iter(measured.values()))
-    if len(tasks) > 1:  # a mean of one task would repeat it
+    if len(tasks) > 1:  # the mean of a single task would repeat it
         tasks.insert(0, ALL)
     rows = []
     for task, word_kind, method in itertools.product(tasks, WORDS, methods):

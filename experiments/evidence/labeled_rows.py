@@ -1,9 +1,10 @@
-"""Accuracy and log loss by the number of labeled rows, on the real scores of ../shared.
+"""Measures accuracy and log loss by the number of labeled rows, on the real scores of ../shared.
 
 python -m experiments.evidence.labeled_rows
 
-Labeled rows are drawn at random, the others are judged; means over seven models and five draws, or
-over seven models and the subjects of MMLU that have 100 rows. The figures behind docs/method.md.
+Labeled rows are drawn at random, and the other rows are judged. Means are over seven models and
+five draws, or over seven models and the MMLU subjects with at least 100 rows. docs/method.md has
+the results.
 """
 
 import jax
@@ -15,7 +16,7 @@ from experiments.evidence.sets import arrays, read_archive, shared_scores
 
 METHODS = ("icl", "bc", "bcl", "rbcorr", "temperature", "vector", "matrix", "linc")
 DRAWS = 5
-# The defaults were chosen on the others, Phi-2, Mistral-7B and LLaMA3-8B.
+# Indices of held-out models. The defaults were chosen on Phi-2, Mistral-7B and LLaMA3-8B.
 HELD_OUT = (0, 2, 5, 6)
 
 _compare = jax.jit(compare, static_argnames="methods")
@@ -24,12 +25,12 @@ _nll = jax.jit(jax.vmap(metrics.nll))
 
 
 def measure(name: str, groups: list[np.ndarray], labeled: int) -> None:
-    """Print the mean accuracy and log loss of each method.
+    """Prints the mean accuracy and log loss of each method.
 
     Args:
-        name: of the file of scores.
-        groups: indices of rows, each a context for each model: the first are labeled.
-        labeled: how many.
+        name: name of the archive of scores.
+        groups: row indices of each context; the first rows of a context are labeled.
+        labeled: number of labeled rows.
     """
     scores, gold, *_ = read_archive(shared_scores(), name)
     content_free = arrays(shared_scores(), "content_free")["scores"]
@@ -37,7 +38,7 @@ def measure(name: str, groups: list[np.ndarray], labeled: int) -> None:
     accuracies: dict[str, list[np.ndarray]] = {method: [] for method in METHODS}
     for group in groups:
         learned, judged = group[:labeled], group[labeled:]
-        # Padded to one length, so that one program serves all groups; what is padded weighs 0.
+        # Padded to one length, so that one program serves all groups; padding has weight 0.
         padded = np.pad(judged, (0, longest - len(judged)), mode="edge")
         weight = np.broadcast_to(
             (np.arange(longest) < len(judged)) * np.float32(1), (models, longest)
@@ -64,13 +65,13 @@ def measure(name: str, groups: list[np.ndarray], labeled: int) -> None:
 
 
 def main() -> None:
-    """All of MMLU at once, then each subject by itself."""
+    """Measures on all of MMLU as one context, then on each subject separately."""
     subject = read_archive(shared_scores(), "orig").task
     draws = [np.random.default_rng(seed).permutation(len(subject)) for seed in range(DRAWS)]
     for name in ("orig", "neverB"):
         for labeled in (32, 128, 512):
             measure(name, draws, labeled)
-    # In the order of the first draw.
+    # Rows of a subject are in the order of the first draw.
     subjects = [draws[0][subject[draws[0]] == number] for number in np.unique(subject)]
     for labeled in (16, 64):
         measure("orig", [rows for rows in subjects if len(rows) >= 100], labeled)

@@ -1,7 +1,8 @@
-"""The study "law": the gain that three numbers let expect, and the measured gain.
+"""The study "law": the gain that three numbers predict, and the measured gain.
 
-Each pool is one model's rows. The numbers are fitted to one half of its rows; the gain is measured
-on the other, in batches drawn from it. Nothing is chosen by what is measured.
+Each pool is one model's rows. The three numbers (bias, separation, spread) are fitted to one half
+of the rows. The gain is measured on batches drawn from the other half, so the measured gains do not
+influence the fit.
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,10 @@ from experiments.evidence.sets import read_sets
 from experiments.evidence.sources import read_workdir
 
 MIN_ROWS_OF_LABEL = 20
-"""Rows of a label in half a pool below which its accuracy is not measured."""
+"""Minimum number of rows of a label in half of a pool."""
 LABELS = 4
 LABEL_SHARES = (0.0, 0.4, 0.55, 0.7, 0.85)
-"""Shares of one of four labels, in turn; the others have the rest in equal parts."""
+"""Shares of one label, for each label in turn; the other labels share the rest equally."""
 LABEL_SIZES = (30, 300)
 
 
@@ -33,16 +34,17 @@ class Options(NamedTuple):
     """Settings of the study.
 
     Attributes:
-        sets: sets of one batch of four labels; every two of these are a pair.
-        never_right: sets of one batch of which a label is never right.
-        contexts: sets of many contexts, in which every two labels are a pair.
-        embedded: workdirs of scores of the embedded suite, one a model; contexts like these.
-        shares: of the first label of a pair; of four labels each in turn has it, and 0.
-        sizes: rows that the bias is learned from.
-        draws: batches of each cell.
-        labeled: rows from which the numbers are estimated where few are labeled.
-        repeats: number of these draws.
-        seed: of the draws.
+        sets: one-batch sets of four labels; every two labels are a pair.
+        never_right: one-batch sets in which one label is never right.
+        contexts: sets of many contexts; every two labels of a context are a pair.
+        embedded: workdirs with scores of the embedded suite, one for each model, used like
+            `contexts`.
+        shares: shares of the first label of a pair.
+        sizes: numbers of rows that the bias is learned from.
+        draws: number of batches in each cell.
+        labeled: number of labeled rows for estimates from few labels.
+        repeats: number of draws of these labeled rows.
+        seed: seed of the draws.
     """
 
     sets: Sequence[str]
@@ -58,7 +60,7 @@ class Options(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Measure every cell, and say how well the law predicts it."""
+    """Runs the study: measures every cell and compares it with the law's prediction."""
     pair_cells: list[PairCells] = []
     label_cells: list[GainCells] = []
     for number, name in enumerate((*options.sets, *options.never_right)):
@@ -82,7 +84,7 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def split_in_halves(pool: Pool, random: np.random.Generator) -> tuple[Pool, Pool]:
-    """The rows that the numbers are fitted to, and those on which the gain is measured."""
+    """Splits the rows at random: one half to fit the numbers, the other to measure the gain."""
     is_first = random.random(len(pool.gold)) < 0.5
 
     def take(rows: np.ndarray) -> Pool:
@@ -95,7 +97,7 @@ def measure_pair(
     set_name: str, fitted: Pool, judged: Pool, pair: tuple[int, int], options: Options,
     random: np.random.Generator,
 ) -> PairCells | None:  # fmt: skip
-    """The cells of two labels of a pool; None where a half has too few rows of one of them."""
+    """Measures the cells of two labels of a pool, or returns None with too few rows of a label."""
     own, judged_rows = _rows_of_pair(fitted, pair), _rows_of_pair(judged, pair)
     if not (_has_rows(own) and _has_rows(judged_rows)):
         return None
@@ -114,14 +116,14 @@ def measure_pair(
 
 
 def _rows_of_pair(pool: Pool, pair: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """The scores of two labels [n, 2] and gold [n] of the rows whose label is one of them."""
+    """Selects the rows of two labels: their scores [n, 2] and gold [n], 1 for the second label."""
     is_of_pair = np.isin(pool.gold, pair)
     rows = pool.log_probs[is_of_pair][:, pair].astype(np.float64)
     return rows, (pool.gold[is_of_pair] == pair[1]).astype(np.int32)
 
 
 def _has_rows(half: tuple[np.ndarray, np.ndarray]) -> bool:
-    """True if a half has enough rows of both labels."""
+    """Returns True if a half has enough rows of both labels."""
     return int(np.bincount(half[1], minlength=2).min()) >= MIN_ROWS_OF_LABEL
 
 
@@ -131,17 +133,17 @@ def _margins_by_label(rows: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, n
 
 
 def measure_contexts(folder: Path, options: Options) -> list[GainCells]:
-    """The cells of every two labels of contexts, by numbers of the context's own first half.
+    """Measures the cells of every two labels of contexts, with numbers of the context's first half.
 
-    Where a set has several models, also by numbers of the first halves of a model's other tasks:
-    what is known of a task without a label.
+    If a set has several models, also uses numbers of the first halves of the model's other tasks.
+    This prediction needs no labels of the task.
     """
     score_sets = [*read_sets(folder, options.contexts)]
     score_sets += map(read_workdir, map(Path, options.embedded))
     shares, sizes = np.array(options.shares)[:, None], np.array(options.sizes)
     cells: list[GainCells] = []
     for number, score_set in enumerate(score_sets):
-        # Numbers past those of the sets of one batch, so that no stream of draws is used twice.
+        # Numbers from 100 on are not used by one-batch sets, so no random stream is used twice.
         random = np.random.default_rng([options.seed, 100 + number])
         halves = [split_in_halves(pool, random) for pool in pools.context_pools(score_set)]
         for index, (fitted, judged) in enumerate(halves):
@@ -155,7 +157,7 @@ def measure_contexts(folder: Path, options: Options) -> list[GainCells]:
                 if score_set.models == 1:
                     continue
                 others = [half for half, _ in halves[:index] + halves[index + 1 :]]
-                # The same model on other tasks.
+                # Other tasks of the same model.
                 alike = [other for other in others if other.name == fitted.name]
                 elsewhere = [_rows_of_pair(other, pair) for other in alike]
                 rows, gold = map(np.concatenate, zip(*elsewhere, strict=True))
@@ -166,7 +168,7 @@ def measure_contexts(folder: Path, options: Options) -> list[GainCells]:
 
 
 def _draw_labeled(gold: np.ndarray, most: int, random: np.random.Generator) -> np.ndarray:
-    """Indices of some rows, drawn until two of each label are among them."""
+    """Draws indices of at most `most` rows, with at least two rows of each label."""
     while True:
         few = random.choice(len(gold), min(most, len(gold)), replace=False)
         if np.bincount(gold[few], minlength=2).min() >= 2:
@@ -176,11 +178,12 @@ def _draw_labeled(gold: np.ndarray, most: int, random: np.random.Generator) -> n
 def _measure_gains(
     by_label: Sequence[np.ndarray], options: Options, random: np.random.Generator
 ) -> np.ndarray:
-    """Mean gain of BC [shares, sizes] over drawn batches; a label's rows are judged equally."""
+    """Measures the mean gain of BC [shares, sizes] over drawn batches, judged on all rows."""
     first, second = map(np.sort, by_label)
     gains = np.zeros((len(options.shares), len(options.sizes)))
     for column, size in enumerate(options.sizes):
-        # Sums of the first 0, 1, ... rows drawn of a label: any share takes a part of both.
+        # Cumulative sums over the rows drawn of a label. A batch takes the first rows of each
+        # label, so the sums serve all shares.
         sums = []
         for margins in by_label:
             drawn = margins[random.integers(0, len(margins), (options.draws, size))]
@@ -198,7 +201,7 @@ def _measure_gains(
 def _accuracy_at(
     first: np.ndarray, second: np.ndarray, share: float, thresholds: np.ndarray
 ) -> np.ndarray:
-    """Accuracy [t] of two labels' sorted margins; a tie is the first label's."""
+    """Computes accuracy [t] from the sorted margins of two labels; ties go to the first label."""
     first_right = 1 - np.searchsorted(first, thresholds, side="left") / len(first)
     second_right = np.searchsorted(second, thresholds, side="left") / len(second)
     return np.asarray(share * first_right + (1 - share) * second_right)
@@ -207,7 +210,7 @@ def _accuracy_at(
 def _expected_without_labels(
     by_label: Sequence[np.ndarray], options: Options, random: np.random.Generator
 ) -> np.ndarray:
-    """The law's gain by a mixture fitted to unlabeled rows of each share, as many as learned."""
+    """Predicts the gain from a mixture fitted to unlabeled rows; NaN if it is not identified."""
     expected = np.full((len(options.shares), len(options.sizes)), np.nan)
     size = max(options.sizes)
     for line, share in enumerate(options.shares):
@@ -223,12 +226,12 @@ def _expected_without_labels(
 def measure_labels(
     set_name: str, fitted: Pool, judged: Pool, options: Options, random: np.random.Generator
 ) -> GainCells:
-    """The cells of all labels of a pool: each has each share in turn, and none.
+    """Measures the cells of all labels of a pool, for each label with each share in turn.
 
-    A label that no row has keeps the share 0; the others have what they would have without it.
+    A label without rows keeps the share 0, and the other labels share the rest.
     """
     law = fit_label_scores(fitted.log_probs, fitted.gold)
-    right = np.unique(fitted.gold)  # the labels that are right in some row
+    right = np.unique(fitted.gold)  # labels that are right in at least one row
     vectors = [np.bincount(right, np.full(len(right), 1 / len(right)), LABELS)]
     for label, most in product(range(len(right)), LABEL_SHARES):
         uneven = pools.uneven(len(right), label, most)
@@ -239,7 +242,7 @@ def measure_labels(
     rows = judged.log_probs.astype(np.float64)
     by_label = [rows[judged.gold == label] for label in range(LABELS)]
     before = _accuracies(by_label, np.zeros(LABELS))
-    draws = max(1, options.draws // 5)  # each judges all rows
+    draws = max(1, options.draws // 5)  # fewer, because each draw judges all rows
     measured = np.zeros(expected.shape)
     for line, column in np.ndindex(*measured.shape):
         share, size = shares[line], LABEL_SIZES[column]
@@ -253,7 +256,7 @@ def measure_labels(
 
 
 def _accuracies(by_label: Sequence[np.ndarray], bias: np.ndarray) -> np.ndarray:
-    """The share of each label's rows, [n, k] each, that are right less a bias, [k]; 0 of none."""
+    """Computes the accuracy on each label's rows [n, k] minus a bias [k]; 0 without rows."""
     shares = np.zeros(len(by_label))
     for label, rows in enumerate(by_label):
         if len(rows):

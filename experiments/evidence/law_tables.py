@@ -1,4 +1,4 @@
-"""Tables of the study "law": how well gains are predicted, and what that is worth."""
+"""Tables of the study "law": quality of the predicted gains, and gain by using them."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,34 +17,35 @@ from batch_calibration.reporting.figures import style
 from experiments.evidence import statistics
 
 ONE_POINT = 0.01
-DRAWS = 2000  # of units, for the intervals of a fit
+DRAWS = 2000  # bootstrap draws of units, for the intervals of a fit
 EVEN_SHARE = 0.6
-"""The simple rule that is compared: BC where neither label has a greater share."""
+"""Threshold of a simple rule for comparison: use BC if neither label has a greater share."""
 ALL = "all"
 NEVER_RIGHT = "never right"
-"""In the title of a set of which a label is never right."""
+"""Part of the title of a set in which one label is never right."""
 FIT_HEAD = [
     "rows", "labels", "units", "cells", "R²", "signs right", "slope", "mean error, points"
 ]  # fmt: skip
 HELD_OUT_INTRODUCTION = (
-    "Single tasks and other models, on which nothing of the law was chosen: every two labels of "
-    "each context with twenty rows in either half. `Numbers of the other subjects`: fitted to "
-    "other tasks of the same model. The unit is the model if there are several, else the task."
+    "Single tasks and other models, which did not influence the law: all pairs of labels with "
+    "twenty rows in both halves of a context. `Numbers of the other subjects`: fitted to other "
+    "tasks of the same model. The unit is the model if there are several, else the task."
 )
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 
 
 class PairCells(NamedTuple):
-    """One pair of labels of one pool, by share and size; gains are from -1 to 1.
+    """Gains of one pair of labels of one pool, by share and size; from -1 to 1.
 
     Attributes:
-        set_name: which set the pool is of.
-        unit: the model whose rows they are.
-        margins: the three numbers, of half the rows.
-        measured: [shares, sizes], gains on the other half.
-        expected: [shares, sizes], what the law says by all rows of the first half.
-        by_few: [repeats, shares, sizes], what it says by a few labeled rows of it.
-        by_none: [shares, sizes], what it says by unlabeled rows; NaN where they do not show it.
+        set_name: name of the pool's set.
+        unit: name of the model.
+        margins: the three numbers, fitted to the first half of the rows.
+        measured: [shares, sizes], gains on the second half.
+        expected: [shares, sizes], the law's prediction from `margins`.
+        by_few: [repeats, shares, sizes], the prediction from a few labeled rows of the first half.
+        by_none: [shares, sizes], the prediction from unlabeled rows; NaN if the mixture is not
+            identified.
     """
 
     set_name: str
@@ -57,13 +58,13 @@ class PairCells(NamedTuple):
 
 
 class GainCells(NamedTuple):
-    """Gains of one pool, from -1 to 1: of all its labels, or of two labels of a context.
+    """Gains on all labels of a pool, or on two labels of a context; from -1 to 1.
 
     Attributes:
-        set_name: which set the pool is of.
-        unit: the model, or the task where there is one model.
-        measured: of any shape.
-        expected: of the same shape.
+        set_name: name of the pool's set.
+        unit: name of the model, or of the task if there is only one model.
+        measured: measured gains of any shape.
+        expected: predicted gains of the same shape.
     """
 
     set_name: str
@@ -79,10 +80,11 @@ class Fit(NamedTuple):
     """Quality of predicted gains, each number with its 95 % interval over units.
 
     Attributes:
-        r2: R2 of the expected gains.
-        signs: of the cells whose measured gain is beyond a point, those predicted with its sign, %.
-        slope: of the measured gains on the expected ones.
-        error: the mean error in points.
+        r2: R2 of the predicted gains.
+        signs: percentage of cells with the right predicted sign, among cells with a measured gain
+            or loss of more than one point.
+        slope: slope of the regression of measured on predicted gains.
+        error: mean absolute error in points.
     """
 
     r2: Estimate
@@ -92,9 +94,9 @@ class Fit(NamedTuple):
 
 
 def judge_fit(cells: Sequence[AnyCells]) -> Fit:
-    """Compare predicted and measured gains; intervals are of a bootstrap that draws units.
+    """Compares predicted and measured gains, with bootstrap intervals over units.
 
-    Cells of one unit are of the same rows, so that they are drawn together.
+    Cells of one unit share their rows, so the bootstrap draws them together.
     """
     sums: dict[str, np.ndarray] = {}
     for cell in cells:
@@ -107,7 +109,7 @@ def judge_fit(cells: Sequence[AnyCells]) -> Fit:
 
 
 def _sums(measured: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Of the cells of a pool, all that a fit is made of [9]: the sums over units add up."""
+    """Computes the sums over cells that a fit is made from, [9]; they can be added over units."""
     y, x = measured.ravel(), expected.ravel()
     is_large = np.abs(y) > ONE_POINT
     is_right = is_large & ((y > 0) == (x > 0))
@@ -116,7 +118,7 @@ def _sums(measured: np.ndarray, expected: np.ndarray) -> np.ndarray:
 
 
 def _fit_of_sums(sums: np.ndarray) -> np.ndarray:
-    """R2, signs right in %, slope, mean error in points, [4, ...], of `_sums` [..., 9]."""
+    """Computes R2, right signs in %, slope and mean error in points [4, ...] from sums [..., 9]."""
     n, y, yy, x, xx, xy, error, large, right = np.moveaxis(sums, -1, 0)
     r2 = 1 - (yy - 2 * xy + xx) / (yy - y**2 / n)
     slope = (xy - x * y / n) / (xx - x**2 / n)
@@ -126,7 +128,7 @@ def _fit_of_sums(sums: np.ndarray) -> np.ndarray:
 def by_model(
     cells: Sequence[PairCells], gain_of: Callable[[PairCells], np.ndarray]
 ) -> tuple[float, float, float]:
-    """The mean over models of a gain, in points, and its 95 % interval over models."""
+    """Computes the mean over models of a gain, in points, and its 95 % interval over models."""
     gains: dict[str, list[float]] = {}
     for cell in cells:
         gains.setdefault(cell.unit, []).append(100 * float(np.mean(gain_of(cell))))
@@ -134,7 +136,7 @@ def by_model(
 
 
 def decisions(shares: Sequence[float], few: int) -> dict[str, Callable[[PairCells], np.ndarray]]:
-    """Ways to decide whether to correct, and the gain of each in every cell."""
+    """Maps each rule to decide about correction to a function for its gain in every cell."""
     is_even = np.maximum(shares, 1 - np.array(shares)) <= EVEN_SHARE + 1e-9
 
     return {
@@ -149,17 +151,17 @@ def decisions(shares: Sequence[float], few: int) -> dict[str, Callable[[PairCell
 
 
 def of_set(cells: Sequence[AnyCells], name: str) -> list[AnyCells]:
-    """The cells of one set, or of all."""
+    """Selects the cells of one set, or of all."""
     return [cell for cell in cells if name in (ALL, cell.set_name)]
 
 
 def count_cells(cells: Sequence[AnyCells]) -> tuple[int, int]:
-    """Numbers of units, and of shares and sizes of all pairs."""
+    """Counts the units, and the cells of all pairs."""
     return len({cell.unit for cell in cells}), sum(cell.measured.size for cell in cells)
 
 
 def findings(cells: Sequence[PairCells], shares: Sequence[float], few: int) -> list[str]:
-    """Findings: how much of the gains is predicted, and what knowing that is worth."""
+    """Writes the finding: the quality of the predictions, and the gain of decisions by them."""
     models, count = count_cells(cells)
     rules = decisions(shares, few)
     always, _, law, _, best = map(partial(by_model, cells), rules.values())
@@ -168,10 +170,10 @@ def findings(cells: Sequence[PairCells], shares: Sequence[float], few: int) -> l
         f"**The gain follows a law of three numbers**: over {count:,} pairs of labels, shares and "
         f"sizes of {models} models, fitted on one half of the rows and judged on the other, R² "
         f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]; the sign is right in {signs.value:.1f} % "
-        f"[{signs.low:.1f}, {signs.high:.1f}] of the cells whose gain is beyond a point. By {few} "
-        f"labeled rows it decides with a mean gain of {law[0]:+.2f} points [{law[1]:+.2f}, "
-        f"{law[2]:+.2f}], where the best possible is {best[0]:+.2f}; BC everywhere makes "
-        f"{always[0]:+.2f}."
+        f"[{signs.low:.1f}, {signs.high:.1f}] of the cells with more than a point of gain or loss. "
+        f"Decisions by the law with {few} labeled rows gain {law[0]:+.2f} points on average "
+        f"[{law[1]:+.2f}, {law[2]:+.2f}]; the best possible decisions gain {best[0]:+.2f}, and BC "
+        f"everywhere {always[0]:+.2f}."
     ]
 
 
@@ -179,7 +181,7 @@ def section(
     cells: Sequence[PairCells], label_cells: Sequence[GainCells],
     context_cells: Sequence[GainCells], shares: Sequence[float], few: int,
 ) -> str:  # fmt: skip
-    """The section in Markdown."""
+    """Writes the section in Markdown."""
     names = [*dict.fromkeys(cell.set_name for cell in cells), ALL]
     fit = [FIT_HEAD, *fit_lines(cells, "2"), *fit_lines(label_cells, "4")]
     other_fit = [FIT_HEAD, *fit_lines(context_cells, "2", over_all=False)]
@@ -194,31 +196,31 @@ def section(
     answered = np.mean([np.isfinite(cell.by_none).mean() for cell in cells])
     unlabeled = by_model(cells, lambda cell: np.where(cell.by_none > 0, cell.measured, 0))[0]
     return "\n\n".join([
-        "The law's predictions of the gain, with 95 % intervals over models. Slope: of the "
-        "measured gain on the expected one; 1 is unbiased. Signs: "
-        "of the cells beyond a point. `all` is of the sets in which every label is right in some "
-        "rows.",
+        "Quality of the gains predicted by the law, with 95 % intervals over models. Slope: "
+        "regression of the measured gain on the predicted one; 1 is unbiased. Signs: right "
+        "predicted signs, among cells with more than a point of gain or loss. `all`: all sets in "
+        "which each label is right in some rows.",
         markdown(fit),
         HELD_OUT_INTRODUCTION,
         markdown(other_fit),
         "![Gain by the share of the first label: the law's lines, measured points]"
         "(figures/evidence_law.png)",
-        "Value of deciding by the law: mean gain over ICL in points of two labels, over all "
-        "shares and sizes alike, with 95 % intervals over models.",
+        "Gain of decisions by the law: mean gain over ICL in points with two labels, over all "
+        "shares and sizes equally, with 95 % intervals over models.",
         markdown(worth),
-        f"Without labels the mixture shows its two Gaussians in {100 * answered:.1f} % of the "
-        f"cells; deciding by it gains {unlabeled:+.2f} points.",
+        f"Without labels the two Gaussians of the mixture are identified in {100 * answered:.1f} % "
+        f"of the cells; decisions by it gain {unlabeled:+.2f} points.",
     ])  # fmt: skip
 
 
 def fit_lines(cells: Sequence[AnyCells], labels: str, *, over_all: bool = True) -> Cells:
-    """A line for each set: how many units and cells, and what `judge_fit` says of them."""
+    """Formats a line for each set: numbers of units and cells, and the quality of the fit."""
     by_set: dict[str, list[AnyCells]] = {}
     for cell in cells:
         by_set.setdefault(cell.set_name, []).append(cell)
         if over_all and NEVER_RIGHT not in cell.set_name:
             by_set.setdefault(ALL, []).append(cell)
-    # The line of all sets is the last one.
+    # The line of all sets is last.
     titles = sorted(by_set, key=lambda title: title == ALL)
     lines = []
     for title in titles:
@@ -234,7 +236,7 @@ def fit_lines(cells: Sequence[AnyCells], labels: str, *, over_all: bool = True) 
 
 
 def all_cells(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> Cells:
-    """Every cell of two labels, for a spreadsheet."""
+    """Formats every cell of two labels, for a spreadsheet."""
     head = "set", "unit", "bias", "separation", "spread", "share", "rows", "measured", "expected"
     lines = [list(head)]
     for cell in cells:
@@ -246,20 +248,20 @@ def all_cells(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequen
 
 
 def _numbers(margins: Margins) -> tuple[float, ...]:
-    """The three numbers; of two spreads the root of their mean square."""
+    """Returns bias, separation and spread; two spreads become the root of their mean square."""
     spread = np.sqrt(np.mean(np.square(np.array(margins.spread))))
     return tuple(map(float, (margins.bias, margins.separation, spread)))
 
 
 def typical(cells: Sequence[PairCells]) -> PairCells:
-    """The pair whose mean error is the median of all."""
+    """Finds the pair with the median of the mean absolute errors."""
     errors = [np.abs(cell.measured - cell.expected).mean() for cell in cells]
     return cells[int(np.argsort(errors)[len(errors) // 2])]
 
 
 @style.styled
 def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> Figure:
-    """Of each set the pair that is predicted as well as the median, and break-even shares."""
+    """Draws the pair of median error of each set, and the break-even shares."""
     names = list(dict.fromkeys(cell.set_name for cell in cells))
     figure, grid = style.panels(len(names) + 1, (2.6, 2.4), shares_y=False)
     at = np.linspace(0.02, 0.98, 97)
@@ -274,12 +276,12 @@ def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[in
         title = f"{cell.unit}\nβ {beta:.2f}, δ {delta:.2f}, {SIGMA} {sigma:.2f}"
         style.label(axes, title, "share of the first label", "gain over icl (points)", width=2.6)
     _draw_break_even(grid[-1])
-    heading = "The gain that the law predicts (lines) and that rows show (dots)"
+    heading = "Gain predicted by the law (lines) and measured (dots)"
     return style.finish(figure, heading, "", []).figure
 
 
 def _draw_break_even(axes: Axes) -> None:
-    """The greatest share of the preferred label at which BC gains, of many rows."""
+    """Draws the greatest share of the preferred label at which BC gains, with many rows."""
     biases = np.linspace(0.0, 4.0, 81)
     for separation, dash in zip((0.5, 1.0, 2.0, 4.0), palette.DASHES, strict=False):
         high = np.asarray(break_even_shares(Margins(biases, separation, 1.0))[1])

@@ -1,4 +1,4 @@
-"""Writes what a study found: figures and tables in a folder, its part of the page between marks."""
+"""Writes a study's tables and figures to a folder, and its parts of a page between marks."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -14,18 +14,18 @@ from batch_calibration.reporting.figures.style import save
 from batch_calibration.studies import csv_text
 
 PARTS = ("findings", "section")
-"""A study's part of the page: its findings on top, and its section."""
+"""Names of a study's parts of the page: the findings at the top, and the section."""
 
 
 class Written(NamedTuple):
     """Findings, tables and figures of a study.
 
     Attributes:
-        findings: sentences with the numbers that decide.
-        section: Markdown, all of it, with figures named as `figures/SLUG.png`.
-        tables: slug -> cells, written as CSV; those that the section links to as
-            `evidence/SLUG.csv` lie beside the page, too.
-        figures: slug -> draws it.
+        findings: sentences with the most important numbers.
+        section: the whole section in Markdown; it refers to figures as `figures/SLUG.png`.
+        tables: slug -> cells of a CSV file. Tables that the section links to as `evidence/SLUG.csv`
+            are also written next to the page.
+        figures: slug -> function that draws the figure.
     """
 
     findings: list[str]
@@ -35,16 +35,16 @@ class Written(NamedTuple):
 
 
 def write(written: Written, study: str, workdir: Path, page: Path | None) -> list[Path]:
-    """Write a study's tables and figures, and its parts of the page where there is one.
+    """Writes a study's tables and figures, fills its parts of the page, and returns the paths.
 
     Raises:
-        InputError: a page without the marks of this study.
+        InputError: the page lacks the marks of this study.
     """
     texts = {
         "findings": "\n".join(f"- {sentence}" for sentence in written.findings),
         "section": written.section,
     }
-    # Read first: a page that cannot be filled is refused before anything is written.
+    # Filled first, so that a page without marks is refused before anything is written.
     filled = None if page is None else fill(page, study, texts)
     files = []
     for slug, cells in written.tables.items():
@@ -57,45 +57,45 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
     for slug, draw in written.figures.items():
         drawn = save(draw(), workdir / slug)
         files += drawn
-        # Beside the page lie smaller copies; the workdir keeps the full ones.
+        # The page gets smaller copies; the workdir keeps the full figures.
         if page is not None:
             files.append(page.parent / "figures" / f"{slug}.png")
             write_whole(files[-1], fewer_colors(drawn[0]))
     if page is not None and filled is not None:
         files.append(page)
-        write_whole(page, filled.encode())  # last: it names the figures
+        write_whole(page, filled.encode())  # last, because it refers to the figures
     return files
 
 
 def csv_link(slug: str) -> str:
-    """Where a table lies, seen from the page."""
+    """Returns the path of a table relative to the page."""
     return f"evidence/{slug}.csv"
 
 
 def fewer_colors(path: Path) -> bytes:
-    """A PNG with a palette of 256 colors, a third of its size."""
+    """Converts a PNG to a palette of 256 colors, which takes a third of the bytes."""
     from PIL import Image
 
     png_file = io.BytesIO()
     with Image.open(path) as image:
-        # RGB: a palette by median cut takes no transparency.
+        # RGB, because quantization by median cut does not support transparency.
         image.convert("RGB").quantize(256).save(png_file, "png", optimize=True)
     return png_file.getvalue()
 
 
 def fill(page: Path, study: str, texts: dict[str, str]) -> str:
-    """The page with each part of a study between its two marks, all else as it was.
+    """Returns the page with each part of a study replaced between its two marks.
 
     Raises:
-        InputError: the page is missing, or lacks these marks.
+        InputError: the page does not exist, or lacks the marks.
     """
     if not page.is_file():
-        raise InputError.at(f"--page={page}", "a Markdown page", "none", "name one")
+        raise InputError.at(f"--page={page}", "a Markdown page", "no file", "give an existing page")
     text = page.read_text(encoding="utf-8")
     for part_name in PARTS:
         begin = f"<!-- evidence {study} {part_name}: begin -->"
         end = f"<!-- evidence {study} {part_name}: end -->"
-        # Partition leaves the marker empty where it is missing.
+        # partition returns an empty separator if the mark is missing.
         before, marker, after_begin = text.partition(begin)
         _, closed, after = after_begin.partition(end)
         if not marker or not closed:

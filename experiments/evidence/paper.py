@@ -1,4 +1,4 @@
-"""The paper's tables and figures: what results give, what others lack, their files and a page."""
+"""Makes the paper's tables and figures from results, and lists missing scores; files and a page."""
 
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from batch_calibration.reporting.items import Drawing, Results, Table
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.scoring.tasks.base import LabelWords, Task, first_form
 
-MINI_DATA = "mini"  # the data of the embedded suite, whose studies have configs of their own
+MINI_DATA = "mini"  # data name of the embedded suite, which has other configs
 LATEX_HEAD = r"""\documentclass{article}
 \usepackage[a3paper,landscape,margin=15mm]{geometry}
 \usepackage{amssymb,booktabs,graphicx}
@@ -22,48 +22,47 @@ LATEX_HEAD = r"""\documentclass{article}
 \setlength{\parindent}{0pt}
 \begin{document}
 """
-UNLIKE = "The paper's numbers are of {}; these are of another setting and do not compare."
-SAME = "The setting is the paper's ({}): its numbers are in the table, too."
+UNLIKE = "The paper's numbers are for {}; these are for another setting and not comparable."
+SAME = "The setting is the paper's ({}); the table includes the paper's numbers."
 
 
 class Lack(NamedTuple):
-    """Something that is missing, and what to score for it."""
+    """Missing scores, and the configs that make them."""
 
-    words: str  # what is missing
-    real: str  # the config that scores it on real data, and what else to give
-    mini: str  # likewise on the embedded suite
+    words: str  # name of the missing scores
+    real: str  # config for real data, with further flags
+    mini: str  # config for the embedded suite, with further flags
 
 
 class Item(NamedTuple):
     """One table or figure of the paper."""
 
-    number: str  # its kind and its number in the paper
-    shows: str  # what it shows
-    setting: str  # what its numbers are of in the paper; empty where it has none that compare
-    needs: str  # what it is made of
-    real: str  # the config that scores it on real data, and what else to give
-    mini: str  # likewise on the embedded suite
-    # What results lack for the whole of it, in words; nothing where they lack nothing.
+    number: str  # kind and number in the paper, such as "Table 1"
+    shows: str  # its title
+    setting: str  # model and shots of its numbers in the paper; empty if there are no such numbers
+    needs: str  # name of the scores it is made from
+    real: str  # config for real data, with further flags
+    mini: str  # config for the embedded suite, with further flags
+    # Returns the name of scores that the results lack for the complete item, or "".
     lacks: Callable[[Results], str] = lambda study: ""
-    # Where that config is to be given to calibration, too, for which tasks: of real data, and of
-    # the embedded suite.
+    # Tasks on real data and on the embedded suite for which calibration needs the config, too.
     curves: tuple[str, str] = ("", "")
 
 
 class ItemState(NamedTuple):
-    """The artifacts of an item, and what it lacks."""
+    """The artifacts of an item, and its missing scores."""
 
-    item: Item  # which
-    artifacts: list[Table | Drawing]  # its tables or figures, in the order of the catalogue
-    lacks: list[Lack]  # what is missing
+    item: Item
+    artifacts: list[Table | Drawing]  # tables or figures, in the order of the catalogue
+    lacks: list[Lack]
 
     @property
     def lacking(self) -> str:
-        """The missing scores, in words; nothing where nothing is missing."""
+        """The names of the missing scores, or an empty text."""
         return " and ".join(lack.words for lack in self.lacks)
 
     def commands(self, workdir: Path, data: str) -> list[str]:
-        """Commands that score what is missing."""
+        """Lists the commands that make the missing scores."""
         is_mini, at = data == MINI_DATA, f"--workdir={workdir}"
         configs = [f"--config=configs/{lack.mini if is_mini else lack.real}" for lack in self.lacks]
         commands = [f"python -m experiments.score {config} {at}" for config in configs]
@@ -109,9 +108,9 @@ MAIN = _real("main_table.py"), "mini.py"
 OTHER = _real("main_table.py", "OTHER"), "mini.py --config.model=mini_small"
 ROBUST = _real("robustness.py"), "robustness.py:mini"
 VISION = _real("vision.py"), "vision.py:mini"
-# What Table 5 shows beside zero-shot.
+# Table 5 also needs a model of medium size.
 MIDDLE = Lack("a model between two others in size", OTHER[0], "mini.py --config.model=DIR")
-# Every table and figure of the paper (Zhou et al. 2024) that shows results, in its order.
+# The tables and figures of the paper (Zhou et al. 2024), in its order.
 ITEMS = (
     Item("Table 1", "Methods: cost, form, boundary", "", TEXT, *MAIN),
     Item("Table 2", "13 tasks, two sizes of model", SL, "two models", *OTHER, _lacks_second),
@@ -146,7 +145,7 @@ Row = tuple[str, str, str]
 
 
 def prompt_tables() -> Iterator[Table]:
-    """Tables 8 to 11: templates and verbalizers of the tasks, whatever was scored."""
+    """Yields Tables 8 to 11: templates and verbalizers of the tasks, independent of the scores."""
     tasks = [TASKS[name] for name in TEXT_TASKS]
     few_shot, templates, verbalizers, zero_shot = (list[Row]() for _ in range(4))
     for task in tasks:
@@ -163,7 +162,7 @@ def prompt_tables() -> Iterator[Table]:
         heading = next(item.shows for item in ITEMS if item.number == f"Table {number}")
         cells = [list(header)]
         for title, *texts in rows:
-            # A line's end is two signs, as a Python text has it.
+            # Shows a line break as the two characters of its Python escape.
             cells.append([title, *(text.replace("\n", "\\n") for text in texts)])
         yield Table("", "", heading, cells, unit="", number=f"Table {number}")
 
@@ -173,7 +172,7 @@ def _words(task: Task, named: Mapping[str, LabelWords]) -> str:
 
 
 def _in_letters(word: str) -> str:
-    """A label word as it is, or where it holds signs that LaTeX lacks their names."""
+    """Returns a label word, or the Unicode names of its symbols if it is not ASCII (for LaTeX)."""
     if word.isascii():
         return word
     names = [unicodedata.name(sign).lower() for sign in word if unicodedata.category(sign) == "So"]
@@ -181,14 +180,14 @@ def _in_letters(word: str) -> str:
 
 
 def find_states(study: Results) -> list[ItemState]:
-    """The state of each item."""
+    """Finds the artifacts and the missing scores of each item."""
     catalogued: list[Table | Drawing] = [*writing.make_tables(study), *writing.make_figures(study)]
     catalogued.extend(prompt_tables())
     by_number = group_by(catalogued, lambda artifact: artifact.number)
     states = []
     for item in ITEMS:
         artifacts = by_number.get(item.number, [])
-        # Without anything to show, all that it is made of is missing.
+        # An item without artifacts lacks all of its scores.
         missing = item.lacks(study) if artifacts else item.needs
         lacks = [Lack(missing, item.real, item.mini)] if missing else []
         if item.number == "Table 5" and not study.middle:
@@ -198,7 +197,7 @@ def find_states(study: Results) -> list[ItemState]:
 
 
 def write_item(state: ItemState, folder: Path) -> list[Path]:
-    """Write what there is of an item under its number; hands back the first file of each."""
+    """Writes the artifacts of an item under its number, and returns the first file of each."""
     name = state.item.number.lower().replace(" ", "-")
     firsts = []
     for number, artifact in enumerate(state.artifacts, 1):
@@ -211,7 +210,7 @@ def write_item(state: ItemState, folder: Path) -> list[Path]:
 
 
 def write_paper(study: Results, workdir: Path) -> Iterator[str]:
-    """Write every item, and the page in both forms, into `paper`; a line on each as it is done."""
+    """Writes all items and the page (Markdown, LaTeX) into `paper`; yields a line for each item."""
     folder, files, states = workdir / "paper", {}, find_states(study)
     data = study.main.setting.data if study.main else ""
     for state in states:
@@ -220,16 +219,16 @@ def write_paper(study: Results, workdir: Path) -> Iterator[str]:
         if files[state.item]:
             lines.append(f"drawn: {', '.join(map(str, files[state.item]))}")
         if state.lacks:
-            lines += [f"lacks {state.lacking}:", *state.commands(workdir, data)]
+            lines += [f"needs {state.lacking}:", *state.commands(workdir, data)]
         yield "\n    ".join(lines) + "\n" * (len(lines) == 1)
     for ending, text in (("md", to_markdown(states, files)), ("tex", to_latex(states, files))):
         write_whole(folder / f"paper.{ending}", text.encode())
     count = sum(not state.lacks for state in states)
-    yield f"{count} of {len(states)} are whole; all that is drawn is in {folder}/paper.md and .tex"
+    yield f"{count} of {len(states)} are complete; {folder}/paper.md and .tex show all that exist"
 
 
 def comparison_note(item: Item, artifact: Table | Drawing) -> str:
-    """A note on whether the paper's numbers compare; nothing where it has none."""
+    """Returns a note on whether the paper's numbers are comparable; empty if it has none."""
     if not item.setting:
         return ""
     header = artifact.cells[0] if isinstance(artifact, Table) else []
@@ -238,7 +237,7 @@ def comparison_note(item: Item, artifact: Table | Drawing) -> str:
 
 
 def to_markdown(states: Sequence[ItemState], files: Mapping[Item, Sequence[Path]]) -> str:
-    """Every item under its number: its tables, its figures by file name, and what it lacks."""
+    """Formats every item in Markdown: tables, links to figures, and missing scores."""
     lines = ["# The paper's tables and figures, from these scores", ""]
     for state in states:
         lines += [f"## {state.item.number}: {state.item.shows}", ""]
@@ -250,12 +249,12 @@ def to_markdown(states: Sequence[ItemState], files: Mapping[Item, Sequence[Path]
                 lines += [f"{heading}:", "", f"![{heading}]({path.name})", ""]
             note = comparison_note(state.item, artifact)
             lines += [note, ""] if note else []
-        lines += [f"It lacks {state.lacking}.", ""] if state.lacks else []
+        lines += [f"It needs {state.lacking}.", ""] if state.lacks else []
     return "\n".join(lines)
 
 
 def to_latex(states: Sequence[ItemState], files: Mapping[Item, Sequence[Path]]) -> str:
-    """A document that takes in the tables and figures from the files in its folder."""
+    """Formats a LaTeX document that includes the tables and figures from files in its folder."""
     size = r"width=0.98\linewidth,height=0.8\textheight,keepaspectratio"
     lines = [LATEX_HEAD]
     for state in states:
@@ -269,6 +268,6 @@ def to_latex(states: Sequence[ItemState], files: Mapping[Item, Sequence[Path]]) 
                 lines.append(rf"\includegraphics[{size}]{{{path.stem}.pdf}}")
             note = comparison_note(state.item, artifact).translate(LATEX)
             lines += [r"\par\medskip", note, r"\par\bigskip"]
-        lines += [rf"It lacks {state.lacking.translate(LATEX)}."] if state.lacks else []
+        lines += [rf"It needs {state.lacking.translate(LATEX)}."] if state.lacks else []
         lines.append(r"\clearpage")
     return "\n".join([*lines, r"\end{document}", ""])

@@ -1,14 +1,14 @@
-"""A few rows of each of many contexts: a context's bias shrunk to the others' mean, not to 0.
+"""Measures BC with few rows per context, shrunk toward the mean bias of other contexts.
 
 python -m experiments.evidence.pooled_bias
 
-Needs ../shared/scores: seven models on MMLU, 56 subjects, as they are and with an option that is
-never right; LLaMA-13B on 16 subjects with ten demonstrations each. A context's bias is learned from
-m of its rows without labels, and all its rows are judged; `pooled` is `bc_shrunk` with the mean
-bias of the m rows of all other contexts of the unit as its `expected_bias`: other subjects of the
-model, or other demonstrations of the subject. Mean accuracy in percent over contexts and draws; the
-gain over `bc` with its 95 % interval over units (t); the share of contexts that lose rows to plain
-ICL beyond noise (McNemar, exact, 5 %).
+Needs ../shared/scores: seven models on 56 MMLU subjects (original, and with an option that is never
+right), and LLaMA-13B on 16 subjects with ten demonstrations each. A context's bias is learned from
+m of its rows without labels, and all of its rows are judged. `pooled` is `bc_shrunk` with an
+`expected_bias`: the mean bias of m rows of each other context of the unit (other subjects of the
+model, or other demonstrations of the subject). The output is mean accuracy in percent over contexts
+and draws, the gain over `bc` with its 95 % t interval over units, and the share of contexts that
+lose rows to ICL beyond noise (exact McNemar test, 5 %).
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ POOLED = NAMES.index("pooled")
 
 
 class Measured(NamedTuple):
-    """Of each of `NAMES`: accuracy, and contexts harmed, in percent."""
+    """Accuracy and share of harmed contexts in percent, for each method of `NAMES`."""
 
     accuracy: np.ndarray
     harmed: np.ndarray
 
 
 def by_unit(score_set: ScoreSet) -> list[list[ScoreTable]]:
-    """The contexts of each model, or of each task where there is one model."""
+    """Groups the contexts by model, or by task if there is only one model."""
     units: dict[str, list[ScoreTable]] = {}
     for table in score_set.tables:
         unit = str(table.context["model"]) if score_set.models > 1 else task_of(table)
@@ -49,9 +49,9 @@ def by_unit(score_set: ScoreSet) -> list[list[ScoreTable]]:
 
 @jax.jit
 def learn(batches: jax.Array) -> jax.Array:
-    """The bias by each of `NAMES`, [4, contexts, k], of m rows of each context [contexts, m, k]."""
+    """Learns biases [4, contexts, k] with each of `NAMES`, from rows [contexts, m, k]."""
     means = jax.vmap(mean_log_prob)(batches)
-    # Without the context itself: its own rows would pull to what they show already.
+    # Excludes the context itself, so that its rows do not count twice.
     others = (means.sum(axis=0) - means) / (len(means) - 1)
     shrunk = jax.vmap(shrunk_mean)(batches)
     pooled = jax.vmap(lambda rows, expected: shrunk_mean(rows, None, expected))(batches, others)
@@ -59,9 +59,9 @@ def learn(batches: jax.Array) -> jax.Array:
 
 
 def measure(tables: Sequence[ScoreTable], m: int, random: np.random.Generator) -> Measured:
-    """Accuracy by m rows of each context, the mean over contexts and draws."""
+    """Measures accuracy with m rows per context, as the mean over contexts and draws."""
     blocks = [table.blocks["test"] for table in tables]
-    # Centered, so that a constant added to a row's scores is not taken for a bias.
+    # Centered, so that a constant added to a row's scores does not change the bias.
     rows = [block.log_probs - block.log_probs.mean(axis=1, keepdims=True) for block in blocks]
     accuracies, harmed = [], []
     for _ in range(DRAWS):
@@ -77,7 +77,7 @@ def measure(tables: Sequence[ScoreTable], m: int, random: np.random.Generator) -
 
 
 def main() -> None:
-    """A table for each set."""
+    """Prints a table for each set."""
     random = np.random.default_rng(0)
     for score_set in read_sets(shared_scores(), SETS):
         units = by_unit(score_set)

@@ -1,4 +1,4 @@
-"""Pools of rows, real and simulated, and batches drawn from them with wanted shares of labels."""
+"""Pools of real and simulated rows, and batches drawn from them with given label shares."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -16,10 +16,10 @@ class Pool(NamedTuple):
     """Rows to draw from.
 
     Attributes:
-        name: whose they are, such as a model's; pools of one name are one unit.
+        name: name of the unit, such as a model; pools with equal names are one unit.
         log_probs: [n k], in nats.
-        gold: [n], every label of the k among them.
-        content_free: [m k], content-free rows of the same model where there are any.
+        gold: [n], right labels; each of the k labels occurs.
+        content_free: [m k], content-free rows of the same model, or None.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Pool(NamedTuple):
 
 
 def titled(names: Sequence[str]) -> str:
-    """The words for a group of sets.
+    """Joins the titles of a group of sets.
 
     >>> titled(["mmbench", "oodcv"])
     'MMBench and OOD-CV'
@@ -41,42 +41,42 @@ TITLES = {
     "mmlu_batch": "MMLU", "mmbench": "MMBench", "oodcv": "OOD-CV",
     "mmlu_neverA_batch": "MMLU, A never right", "mmlu_neverB_batch": "MMLU, B never right",
 }  # fmt: skip
-"""Words for sets of one batch."""
+"""Titles of one-batch sets."""
 
 
 def real_pools(folder: Path, sets: Sequence[str], labels: int) -> list[Pool]:
-    """The rows of each model of some sets as one pool, cut to their first labels.
+    """Reads the rows of each model as one pool, with the first `labels` labels of the sets.
 
-    With fewer labels than the set has, the columns of these alone are kept, and the rows whose
-    right label is one of them.
+    With fewer labels than the set has, a pool keeps only the columns of these labels, and the rows
+    with one of them as the right label.
 
     Raises:
-        InputError: a set of several tasks; more labels than a set has.
+        InputError: a set has several tasks, or too few labels.
     """
     pools = []
     for score_set in read_sets(folder, sets):
-        # A pool is one batch: labels of several tasks would not mean the same.
+        # A pool is one batch, and labels of several tasks would differ in meaning.
         if score_set.shape[1] > 1 or len(score_set.tables[0].label_names) < labels:
             raise InputError.at(
                 "pools",
-                f"sets of one batch with {labels} labels or more",
+                f"one-batch sets with at least {labels} labels",
                 score_set.name,
-                "name such as mmlu_batch, mmbench, oodcv",
+                "name sets such as mmlu_batch, mmbench, oodcv",
             )
         for table in score_set.tables:
             test = table.blocks["test"]
             is_kept = test.labels < labels
             name = str(table.context["model"])
-            # The columns that rows keep.
+            # The same columns as the test rows.
             free = table.blocks["cc"].log_probs[:, :labels] if "cc" in table.blocks else None
             pools.append(Pool(name, test.log_probs[is_kept, :labels], test.labels[is_kept], free))
     return pools
 
 
 def context_pools(score_set: ScoreSet) -> list[Pool]:
-    """The rows of each context of a set as one pool, named by its unit.
+    """Returns the rows of each context of a set as one pool, named by its unit.
 
-    The unit is the model where a set has several, else the task, whatever the demonstrations.
+    The unit is the model if the set has several models, else the task (with all demonstrations).
     """
     pools = []
     for table in score_set.tables:
@@ -87,25 +87,24 @@ def context_pools(score_set: ScoreSet) -> list[Pool]:
 
 
 def gaussian_pool(accuracy: float, rows: int, seed: int) -> Pool:
-    """Two labels whose margins are Gaussian: log-probabilities that are right but for a bias.
+    """Simulates rows of two labels with Gaussian margins and right log-probabilities.
 
-    x_j ~ N(d [j = y], 1) and s_j = d x_j, so that s_0 - s_1 is the true log-likelihood ratio, of
-    mean +-d^2 and variance 2 d^2 nats. Without a bias and with balanced labels Phi(d / sqrt 2) of
-    the rows are right.
+    x_j ~ N(d [j = y], 1) and s_j = d x_j, so s_0 - s_1 is the true log-likelihood ratio, with mean
+    +-d^2 and variance 2 d^2 (nats). Labels are balanced, and the accuracy is Phi(d / sqrt 2).
 
     >>> pool = gaussian_pool(0.8, 100_000, 0)
     >>> round(float((pool.log_probs.argmax(axis=1) == pool.gold).mean()), 2)
     0.8
     """
     distance = np.sqrt(2) * ndtri(accuracy)  # solves accuracy = Phi(d / sqrt 2)
-    random = np.random.default_rng([seed, 7])  # 7 keeps this stream apart from others of the seed
+    random = np.random.default_rng([seed, 7])  # 7 separates this stream from others of the seed
     gold = np.arange(rows, dtype=np.int32) % 2  # balanced
     features = random.standard_normal((rows, 2)) + distance * np.eye(2)[gold]  # [rows, 2]
     return Pool(f"{100 * accuracy:.0f} % right", (distance * features).astype(np.float32), gold)
 
 
 def uneven(labels: int, most: int, share: float) -> np.ndarray:
-    """Shares of labels: one label has `share`, the others the rest in equal parts.
+    """Returns label shares: label `most` has `share`, the others share the rest equally.
 
     >>> uneven(3, 1, 0.5).tolist()
     [0.25, 0.5, 0.25]
@@ -118,16 +117,16 @@ def uneven(labels: int, most: int, share: float) -> np.ndarray:
 def draw(
     pool: Pool, shares: np.ndarray, shape: Sequence[int], random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [*shape, k] and their labels [*shape], with replacement.
+    """Draws rows [*shape, k] and their labels [*shape], with replacement.
 
-    Each row's label is drawn by `shares`, and then one of the pool's rows of that label.
+    It draws each label by `shares`, then one of the pool's rows with that label.
     """
-    # Rows sorted by label: those of label j stand at first[j] to first[j] + counts[j].
+    # Rows sorted by label: rows of label j are at first[j] to first[j] + counts[j].
     order = np.argsort(pool.gold, kind="stable")
     counts = np.bincount(pool.gold, minlength=len(shares))
     first = np.cumsum(counts) - counts
     gold = random.choice(len(shares), tuple(shape), p=shares)
-    # Uniform among them.
+    # Uniform among the rows of the label.
     offset = first[gold] + (random.random(tuple(shape)) * counts[gold]).astype(int)
     return pool.log_probs[order[offset]], gold.astype(np.int32)
 
@@ -135,10 +134,10 @@ def draw(
 def several(
     pools: Sequence[Pool], share: float, size: int, rows: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [u c m k] and labels [u c m], u = pools x labels that are the most frequent one."""
+    """Draws rows [u c m k] and labels [u c m]; u = pools x choices of the most frequent label."""
     k = pools[0].log_probs.shape[1]
     shape = (max(1, rows // size), size)  # [c, m]
-    # The label that is most frequent is innermost: callers reshape [u] to [pools, k].
+    # The most frequent label varies fastest, because callers reshape [u] to [pools, k].
     batches = []
     for pool, most in product(pools, range(k)):
         batches.append(draw(pool, uneven(k, most, share), shape, random))
@@ -147,12 +146,12 @@ def several(
 
 
 def count_units(pools: Sequence[Pool]) -> int:
-    """Number of pools' names: models, or draws."""
+    """Counts the units of the pools, which are models or draws."""
     return len({pool.name for pool in pools})
 
 
 def units(pool_values: np.ndarray, pools: Sequence[Pool]) -> np.ndarray:
-    """The mean of values [..., pools] over the pools of one name, [..., units]."""
+    """Averages values [..., pools] over the pools of each unit, [..., units]."""
     names = np.array([pool.name for pool in pools])
     groups = [names == name for name in dict.fromkeys(names.tolist())]  # [pools] each
     return np.stack([pool_values[..., group].mean(axis=-1) for group in groups], axis=-1)

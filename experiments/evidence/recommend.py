@@ -1,4 +1,4 @@
-"""The study "recommend": rules on sources that chose none of their constants."""
+"""The study "recommend": judges recommendations on sources that did not set their constants."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -46,21 +46,21 @@ from experiments.evidence.trials import (
 RULES = (CORRECT, LIKELY, POOLED, SHARES)
 UNEVEN, ALL = "both uneven kinds", "all"
 EDGES = (0.3, 1.0, 3.0, 6.0, np.inf)
-"""Points of promised gain up to which contexts are taken together."""
+"""Upper edges of the ranges of promised gain, in points."""
 LEAST_PART, MOST_HARMED_BALANCED = 85.0, 3.0
-"""Where labels are balanced: percent of BC's gain at least, percent of contexts harmed at most."""
+"""Goals with balanced labels: minimum percentage of BC's gain, maximum percentage harmed."""
 LEAST_MEAN, LEAST_WORST, MOST_HARMED = 3.0, -1.0, 4.0
-"""On the other sources: points on average and on the worst, percent of contexts harmed."""
+"""Goals on other sources: minimum mean and worst gain in points, maximum percentage harmed."""
 
 
 class Options(NamedTuple):
     """Settings of the study.
 
     Attributes:
-        embedded: workdirs of scores of the embedded suite, one a model.
-        sources: names of sources; all where none is named.
-        seed: of the draws.
-        draws: of the bootstrap.
+        embedded: workdirs with scores of the embedded suite, one for each model.
+        sources: names of sources; by default all.
+        seed: seed of the draws.
+        draws: number of bootstrap draws.
     """
 
     embedded: Sequence[str] = ()
@@ -73,10 +73,10 @@ class Judged(NamedTuple):
     """A source's outcomes.
 
     Attributes:
-        source: its contexts.
-        accuracy: the mean over contexts as they are, in percent.
-        tried: rule -> outcomes; `POOLED` with the setting that sources of other rows chose.
-        setting: this gate, in nats, and this part of the agreement by chance.
+        source: the source.
+        accuracy: mean ICL accuracy over contexts, in percent.
+        tried: rule -> outcomes; `POOLED` has the setting that is best on sources of other rows.
+        setting: gate of `POOLED` in nats, and the part of the chance agreement that it subtracts.
     """
 
     source: Source
@@ -86,7 +86,7 @@ class Judged(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Judge every rule on every source."""
+    """Runs the study: judges every rule on every source."""
     sources = read_sources(folder, [*map(Path, options.embedded)], options.seed)
     if options.sources:
         sources = [source for source in sources if source.set.name in options.sources]
@@ -114,7 +114,7 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def choose_setting(tried: Sequence[Rules]) -> tuple[float, float]:
-    """The gate and part of chance with which pooled shares gain most on average over sources."""
+    """Finds the gate and chance part with the highest mean gain of pooled shares over sources."""
     if not tried:
         return LEAST_TOLD, CHANCE
 
@@ -125,11 +125,11 @@ def choose_setting(tried: Sequence[Rules]) -> tuple[float, float]:
 
 
 def bootstrap(judged: Judged, rule: str, options: Options) -> np.ndarray:
-    """Means of a rule's gain over models and tasks drawn anew, [draws]; tasks if of one model."""
+    """Computes bootstrap means [draws] of a rule's gain, over models and tasks of a source."""
     gains = judged.tried[rule].gain
     grid = gains.reshape(judged.source.set.shape)
     if len(grid) == 1:
-        # Prompts and draws of demonstrations of one task are asked of the same rows.
+        # All prompts of a task have the same rows, so the task is the unit.
         tasks = [task_of(table) for table in judged.source.set.tables]
         _, number = np.unique(tasks, return_inverse=True)
         grid = (np.bincount(number, gains) / np.bincount(number))[None]
@@ -137,28 +137,28 @@ def bootstrap(judged: Judged, rule: str, options: Options) -> np.ndarray:
 
 
 def average(judged: Sequence[Judged], rule: str) -> float:
-    """A rule's mean gain over sources, in points."""
+    """Computes a rule's mean gain over sources, in points."""
     return float(np.mean([one.tried[rule].gain.mean() for one in judged]))
 
 
 def mean_gain(judged: Sequence[Judged], rule: str, options: Options) -> tuple[float, float, float]:
-    """A rule's mean gain over sources in points, and its interval over their models and tasks."""
+    """Computes a rule's mean gain over sources in points, and its bootstrap interval."""
     drawn = np.mean([bootstrap(one, rule, options) for one in judged], axis=0)
     return average(judged, rule), *statistics.ends_of(drawn)
 
 
 def worst(judged: Sequence[Judged], rule: str) -> float:
-    """The mean gain on the worst source, in points."""
+    """Computes a rule's mean gain on the worst source, in points."""
     return min(float(one.tried[rule].gain.mean()) for one in judged)
 
 
 def harmed(judged: Sequence[Judged], rule: str) -> float:
-    """The part of all contexts that are harmed, in percent."""
+    """Computes the percentage of all contexts that a rule harms."""
     return 100 * float(np.concatenate([one.tried[rule].harmed for one in judged]).mean())
 
 
 def kinds_of(judged: Iterable[Judged]) -> dict[str, list[Judged]]:
-    """The sources of each kind that has some; of all kinds but balanced ones; of all."""
+    """Groups the sources by kind, and adds the groups `UNEVEN` and `ALL`; omits empty groups."""
     by_kind = dict[str, list[Judged]]()
     for kind in KINDS:
         by_kind[kind] = [one for one in judged if one.source.kind == kind]
@@ -168,7 +168,7 @@ def kinds_of(judged: Iterable[Judged]) -> dict[str, list[Judged]]:
 
 
 def cells(judged: Sequence[Judged], options: Options) -> Cells:
-    """A line a source with what each rule gains; three lines a kind: mean, worst, harmed."""
+    """Formats each rule's gain for each source, and mean, worst and harmed for each kind."""
     table = [["source", "contexts", BASELINE, *RULES]]
     for kind, members in kinds_of(judged).items():
         for one in members if kind in KINDS else ():
@@ -186,7 +186,7 @@ def cells(judged: Sequence[Judged], options: Options) -> Cells:
 
 
 def findings(judged: Sequence[Judged], options: Options) -> list[str]:
-    """A sentence for each kind of sources, with all rules, and one of labeled rows."""
+    """Writes a finding for each kind of sources, and one for labeled rows."""
     sentences = []
     for kind, members in kinds_of(judged).items():
         if kind not in KINDS:
@@ -208,35 +208,35 @@ def findings(judged: Sequence[Judged], options: Options) -> list[str]:
 
 
 def section(judged: Sequence[Judged], tables: Mapping[str, Cells]) -> str:
-    """The section in Markdown."""
+    """Writes the section in Markdown."""
     return "\n\n".join([
         "Gains in accuracy over ICL: means over the contexts of a source, then over sources, in "
         f"points. `{LIKELY}` is recommended for one context, `{POOLED}` for several of one task, "
-        "if labels may be uneven; `true shares` matches each context to the true shares, the best "
-        "that is possible. Contexts below a limit of information are not pooled, and of the "
-        "contexts' agreement a part of what chance leads to is subtracted. Limit (of "
-        f"{', '.join(map(str, GATES))} nats) and part (of {', '.join(map(str, CHANCES))}) are "
-        "those that gain most on the sources of all other rows: "
+        "if labels may be uneven; `true shares` matches each context to the true shares, an upper "
+        "bound. Contexts with less information than a limit are not pooled, and a part of the "
+        "agreement expected by chance is subtracted from the agreement of the contexts. Limit (of "
+        f"{', '.join(map(str, GATES))} nats) and part (of {', '.join(map(str, CHANCES))}) have the "
+        "highest gain on the sources of all other rows: "
         f"{' or '.join(sorted({'{:g} nats with {:g}'.format(*one.setting) for one in judged}))}. "
         "A context is harmed if it loses rows beyond noise (McNemar's exact test, 5 %). Intervals "
         "(95 %) draw models and tasks.",
         markdown(tables["evidence_recommend"]),
         against_goals(kinds_of(judged)),
-        "![What recommend gains on each source](figures/evidence_recommend.png)",
+        "![Gain of recommendations on each source](figures/evidence_recommend.png)",
         f"[Labels of a task]({csv_link('evidence_labels')}), on the sources with three contexts of "
         f"a task or more (limit {LEAST_TOLD:g} nats, one draw of each, at most {MOST:,} rows "
         f"of a context). Counted: labels of other rows, without scores; `{MATCHED}` matches each "
-        "context to the counts with one more of each label. Scored: labeled rows that the contexts "
-        "scored too, one set for all contexts of a task or another for each; the other rows judge.",
+        "context to the counts plus one for each label. Scored: labeled rows with the contexts' "
+        "scores, one set for all contexts of a task or a set for each; the other rows are judged.",
         f"[Stated gains]({csv_link('evidence_stated')}): for one context the stated gain is the "
-        f"mean gain of `{LIKELY}` on contexts whose corrected scores promise the same. The file "
-        "compares it, learned on the sources of all other rows, with the measured gain. "
-        f"[Gains by promise, of all sources]({csv_link('evidence_experience')}).",
+        f"mean gain of `{LIKELY}` on contexts with the same promised gain. The file compares the "
+        "stated gain, learned on the sources of all other rows, with the measured gain. "
+        f"[Gains by promised gain, on all sources]({csv_link('evidence_experience')}).",
     ])  # fmt: skip
 
 
 def against_goals(by_kind: Mapping[str, Sequence[Judged]]) -> str:
-    """Verdicts of pooled shares against their goals."""
+    """Compares the results of pooled shares with the goals."""
     reached = dict[str, bool]()
     if balanced := by_kind.get(BALANCED):
         part = 100 * average(balanced, POOLED) / average(balanced, CORRECT)
@@ -259,11 +259,11 @@ def against_goals(by_kind: Mapping[str, Sequence[Judged]]) -> str:
 
 
 def ranges(judged: Sequence[Judged], method: str) -> tuple[Range, ...]:
-    """A method's gain in contexts whose corrected scores promise alike."""
+    """Summarizes a method's gain for each range of promised gains."""
     kept, weights = [], []
     for one in judged:
         outcomes = one.tried[SHARES if method == TO_SHARES else method]
-        # Where nothing is changed there is nothing to learn.
+        # Contexts without changed predictions are left out.
         changed = outcomes.promised > 0
         kept.append(np.stack([outcomes.promised[changed], outcomes.gain[changed]]))
         weights.append(np.full(changed.sum(), 1 / len(changed)))
@@ -281,8 +281,8 @@ def ranges(judged: Sequence[Judged], method: str) -> tuple[Range, ...]:
 
 
 def stated_cells(judged: Sequence[Judged]) -> Cells:
-    """A line for each range of promised gains and kind: the gain stated, and what happened."""
-    lines = []  # promised up to, kind, weight, stated, gain, whether the interval holds it
+    """Formats stated and measured gains: overall, by range of promised gain, and by kind."""
+    lines = []  # edge of the range, kind, weight, stated gain, gain, whether the interval holds it
     for one in judged:
         outcomes = one.tried[LIKELY]
         unlike = [other for other in judged if other.source.rows != one.source.rows]
@@ -307,7 +307,7 @@ def stated_cells(judged: Sequence[Judged]) -> Cells:
 
 
 def experience_cells(experience: Mapping[str, Sequence[Range]]) -> Cells:
-    """A line a range of promised gains."""
+    """Formats a line for each range of promised gains."""
     table = [["method", "promised up to", "contexts", "gain", "2.5 %", "97.5 %", "fell"]]
     for method, ranges_of_method in experience.items():
         for up_to, contexts, *gains, fell in ranges_of_method:
@@ -317,7 +317,7 @@ def experience_cells(experience: Mapping[str, Sequence[Range]]) -> Cells:
 
 
 def labels_cells(judged: Sequence[Judged], options: Options) -> Cells:
-    """A line a rule: its mean gain on the sources of each kind, the worst, and contexts harmed."""
+    """Formats a line for each rule: mean gains by kind, worst source and contexts harmed."""
     kinds = kinds_of(judged)
     kept = {kind: kinds[kind] for kind in (BALANCED, UNEVEN, ALL) if kind in kinds}
     table = [["labels", "rule", *kept, "worst source", "contexts harmed"]]
@@ -329,7 +329,7 @@ def labels_cells(judged: Sequence[Judged], options: Options) -> Cells:
 
 
 def rules_with_labels() -> dict[tuple[str, str], str]:
-    """What labels there are and what is done -> the rule."""
+    """Maps the given labels and the method to the name of the rule."""
     rules = {("none", rule): few(rule) for rule in (CORRECT, POOLED)}
     for rule in (MATCHED, POOLED):
         rules |= {(f"{n} counted", rule): counted(rule, n) for n in COUNTED}
@@ -337,10 +337,10 @@ def rules_with_labels() -> dict[tuple[str, str], str]:
 
 
 def enough(judged: Sequence[Judged], rule: str) -> int | None:
-    """From how many counted labels on a rule beats BC and pooled shares without any.
+    """Finds the number of counted labels from which on a rule beats BC and unlabeled pooled shares.
 
-    By the mean gain over the sources of either kind, balanced or not, and in all with no more
-    contexts harmed than by pooled shares; None where no number does.
+    The rule needs at least their mean gain, on balanced and on uneven sources, and must harm no
+    more contexts than pooled shares. If no number is enough, the result is None.
     """
     kinds, least = kinds_of(judged), None
     for labels in sorted(COUNTED, reverse=True):
@@ -356,22 +356,22 @@ def enough(judged: Sequence[Judged], rule: str) -> int | None:
 
 
 def labels_finding(judged: Sequence[Judged]) -> str:
-    """From how many counted labels on they beat all that needs none; scored ones of a task."""
+    """Writes the finding on counted labels and on labeled rows with scores."""
     phrases = []
     for rule in (POOLED, MATCHED):
         least = enough(judged, rule)
         phrases.append(f"{rule} {'from no number tried' if least is None else f'from {least}'} on")
     of_task, of_each = average(judged, FOR_ALL), average(judged, FOR_EACH)
     return (
-        "**Labels that are only counted** beat bc, and pooled shares without them, on balanced and "
-        f"on uneven sources and harm no more contexts: {'; '.join(phrases)}. **{SCORED} labeled "
-        f"rows with their scores** gain {of_task:+.1f} points where all contexts of a task share "
-        f"them and {of_each:+.1f} where each has its own."
+        "**Counted labels without scores** beat bc and unlabeled pooled shares on balanced and on "
+        f"uneven sources, and harm no more contexts: {'; '.join(phrases)}. **{SCORED} labeled "
+        f"rows with scores** gain {of_task:+.1f} points if all contexts of a task share "
+        f"them, and {of_each:+.1f} if each context has different ones."
     )
 
 
 def draw(judged: Sequence[Judged], options: Options) -> Figure:
-    """The gain of each rule, a row a source."""
+    """Draws the gain of each rule, with a row for each source."""
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     for rule in RULES[:-1]:
         panels[rule] = {}

@@ -1,4 +1,4 @@
-"""The study "rows": bias error and accuracy against how many rows a bias is learned from."""
+"""The study "rows": bias error and accuracy by the number of rows a bias is learned from."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,24 +21,24 @@ from experiments.evidence.statistics import interval_cell, mean_interval, number
 
 BASELINE, SHOWN = REFERENCES
 BLOCK = "cc"
-"""The block of content-free rows."""
+"""Name of the block with content-free rows."""
 ON_THE_PAGE = ("bc", "bc_shrunk", "bc_empirical_bayes", "bcl")
-"""The methods in the page's tables; all are in the file."""
+"""The methods in the page's tables; the CSV file has all."""
 NEAR = 0.5
-"""So many points from what all rows give count as near."""
+"""Tolerance in points around the gain with all rows."""
 
 
 class Curves(NamedTuple):
-    """Accuracy of methods with few rows.
+    """Results of methods by the number of rows learned from.
 
     Attributes:
-        title: whose rows.
-        sizes: rows learned from; the last is all that are no test rows.
-        tested: test rows of each pool.
-        plain: the baseline's mean accuracy, in percent.
-        accuracy: method -> [sizes u], points above the baseline, u models.
-        error: method -> [sizes u], nats between the bias learned from so many rows and from all,
-            root mean square over labels and draws.
+        title: name of the rows.
+        sizes: numbers of rows learned from; the last is all rows except the test rows.
+        tested: number of test rows of each pool.
+        plain: mean accuracy of the baseline, in percent.
+        accuracy: method -> [sizes u], gain of accuracy in points, for u models.
+        error: method -> [sizes u], difference in nats to the bias learned from all rows, as root
+            mean square over labels and draws.
     """
 
     title: str
@@ -49,32 +49,32 @@ class Curves(NamedTuple):
     error: dict[str, np.ndarray]
 
     def rows_needed(self, method: str, gain: float) -> str:
-        """The fewest rows from which on the mean gain is never below `gain` again."""
+        """Formats the smallest size from which on the mean gain is at least `gain`."""
         below = np.flatnonzero(self.accuracy[method].mean(axis=1) < gain)
-        # The size after the last that is below; none is left where that is the largest.
+        # The size after the last one below `gain`; there is no such size after the largest.
         size_index = 0 if not below.size else int(below[-1]) + 1
         return f"{self.sizes[size_index]:,}" if size_index < len(self.sizes) else "–"
 
     def gain(self, method: str, size_index: int) -> str:
-        """The gain at a size, with its interval over models."""
+        """Formats the gain at a size, with its interval over models."""
         return interval_cell(*mean_interval(self.accuracy[method][size_index]))
 
 
 def findings(curves_by_group: Sequence[Curves]) -> list[str]:
-    """The number of rows that the paper's method needs."""
+    """Writes the finding: the number of rows that BC needs."""
     sentences = []
     for curves in curves_by_group:
         last = float(curves.accuracy[SHOWN][-1].mean())
         sentences.append(
             f"**{SHOWN} needs rows**, on {curves.title}: it is not below {BASELINE} from "
-            f"{curves.rows_needed(SHOWN, 0.0)} rows on, and within {NEAR} points of what all "
-            f"{curves.sizes[-1]:,} rows give from {curves.rows_needed(SHOWN, last - NEAR)} on."
+            f"{curves.rows_needed(SHOWN, 0.0)} rows on, and within {NEAR} points of its gain with "
+            f"all {curves.sizes[-1]:,} rows from {curves.rows_needed(SHOWN, last - NEAR)} on."
         )
     return sentences
 
 
 def section(curves_by_group: Sequence[Curves]) -> str:
-    """The section in Markdown."""
+    """Writes the section in Markdown."""
     paragraphs = [
         "A method learns from m rows drawn without replacement, and is judged on "
         f"{min(curves.tested for curves in curves_by_group):,} other rows of the same model. "
@@ -89,15 +89,15 @@ def section(curves_by_group: Sequence[Curves]) -> str:
             markdown(gains(curves, ON_THE_PAGE)),
         ]
     paragraphs.append(
-        f"[Every method and size, with the bias's error]({csv_link('evidence_rows')})."
+        f"[Every method and size, with the error of the bias]({csv_link('evidence_rows')})."
     )
     return "\n\n".join(paragraphs)
 
 
 def gains(curves: Curves, methods: Sequence[str]) -> Cells:
-    """A line a method: its gain at each size, and the fewest rows that do not cost."""
+    """Formats a line for each method: gains at some sizes, and the rows needed to avoid a loss."""
     shown = [index for index, size in enumerate(curves.sizes) if size in (1, 10, 100)]
-    shown.append(len(curves.sizes) - 1)  # all rows, whatever their number
+    shown.append(len(curves.sizes) - 1)  # all rows
     sizes = number_cells(np.array(curves.sizes)[shown], ",")
     lines = [["method", *sizes, f"rows to reach {BASELINE}"]]
     for name in filter(methods.__contains__, curves.accuracy):
@@ -107,12 +107,12 @@ def gains(curves: Curves, methods: Sequence[str]) -> Cells:
 
 
 def cells(curves_by_group: Sequence[Curves]) -> Cells:
-    """Every number, for a spreadsheet."""
+    """Formats every number, for a spreadsheet."""
     lines = [["rows", "method", "learned_from", "gain", "low", "high", "bias_error_nats"]]
     for curves in curves_by_group:
         for name, gains_ in curves.accuracy.items():
             for index, size in enumerate(curves.sizes):
-                # Fewer draws: a cell for each number.
+                # Fewer bootstrap draws, because there are many cells.
                 numbers = number_cells(mean_interval(gains_[index], draws=1000))
                 errors = curves.error.get(name)
                 error = "" if errors is None else f"{errors[index].mean():.4g}"
@@ -121,7 +121,7 @@ def cells(curves_by_group: Sequence[Curves]) -> Cells:
 
 
 def draw(curves_by_group: Sequence[Curves]) -> Figure:
-    """Bias error, gain without labels and gain with labels, a line of panels each kind of rows."""
+    """Draws bias error, gains without labels and gains with labels, for each kind of rows."""
     lines = []
     for curves in curves_by_group:
         errors: dict[str, np.ndarray] = {}
@@ -130,7 +130,7 @@ def draw(curves_by_group: Sequence[Curves]) -> Figure:
         for name, gains_ in curves.accuracy.items():
             probe = METHODS[name].probe
             (with_labels if probe.labels else without_labels)[name] = gains_.mean(axis=1)
-            # One that learns from content-free rows has the same error at every size.
+            # A method that learns from content-free rows has the same error at every size.
             if name in curves.error and not probe.labels and BLOCK not in probe.blocks:
                 errors[name] = curves.error[name].mean(axis=1)
         lines.append({
@@ -149,15 +149,14 @@ class Options(NamedTuple):
     """Settings of the study.
 
     Attributes:
-        sets: groups of sets of one batch, a panel each.
-        labels: how many of their labels are kept.
-        sizes: rows that a method learns from; also, all that are not test rows.
-        draws: draws of so many rows of each pool.
-        rows: test rows of each pool, half of its rows at most.
-        methods: all that are drawn over rows where none is named: those that learn from the test
-            batch, from a labeled set or from content-free rows, and that do not work on one
-            context after the other.
-        seed: of the draws.
+        sets: groups of one-batch sets, with a line of panels for each group.
+        labels: number of labels to keep.
+        sizes: numbers of rows to learn from; the study adds the number of all non-test rows.
+        draws: number of draws of each size from each pool.
+        rows: number of test rows of each pool, at most half of its rows.
+        methods: names of methods; by default all that learn from the test batch, a labeled set or
+            content-free rows, and are not sequential.
+        seed: seed of the draws.
     """
 
     sets: Sequence[Sequence[str]]
@@ -170,7 +169,7 @@ class Options(NamedTuple):
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Learn from ever more rows, and say how many are needed."""
+    """Runs the study: measures gains and bias errors for each number of rows."""
     for name in options.methods:
         get_method(name)
     curves = []
@@ -182,24 +181,25 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def learning(pool: Pool) -> list[str]:
-    """Methods that learn from rows of a pool, its content-free rows among them."""
+    """Lists the methods that can learn from the rows of a pool, including content-free rows."""
     blocks = {"test", "labeled"} | ({BLOCK} if pool.content_free is not None else set())
     names = []
     for name, method in METHODS.items():
         is_learned = method.probe.blocks and blocks.issuperset(method.probe.blocks)
-        # `looped` ones are too slow for so many draws; `own_rows` ones correct no other rows.
+        # `looped` methods are too slow for this many draws; `own_rows` methods can only correct
+        # the rows they learned from.
         if is_learned and not method.looped and not method.own_rows:
             names.append(name)
     return names
 
 
 def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
-    """Accuracy and bias error of each method at each size; all pools give as many test rows."""
+    """Measures accuracy and bias error of each method at each size."""
     allowed_names = (SHOWN, *options.methods) if options.methods else METHODS
-    # The first pool stands for its group.
+    # All pools of a group allow the same methods.
     names = [name for name in learning(pool_group[0]) if name in allowed_names]
     random = np.random.default_rng(options.seed)
-    # As many for each pool, so that pools stack to one array.
+    # The same number for each pool, so that their test rows form one array.
     tested = min(options.rows, *(len(pool.gold) // 2 for pool in pool_group))
     test_orders, learning_orders = [], []
     for pool in pool_group:
@@ -214,13 +214,13 @@ def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
     accuracy = {name: np.zeros(shape) for name in names}
     error = {name: np.zeros(shape) for name in names if METHODS[name].keeps_bias}
     content_free = [pool.content_free for pool in pool_group if pool.content_free is not None]
-    # [u, f, k], or None where a model lacks them
+    # [u, f, k], or None without content-free rows of each model
     free = np.stack(content_free) if len(content_free) == len(pool_group) else None
     reference: dict[str, np.ndarray] = {}
     key = jax.random.key(options.seed)
-    # The most rows first: what is learned from them is what fewer rows are compared with.
+    # The largest size comes first, because its bias is the reference for smaller sizes.
     for index, size in reversed([*enumerate(sizes)]):
-        # Every draw of all rows is the same.
+        # All draws of all rows are equal.
         draws = options.draws if size < most_rows else 1
         drawn = [_draw_rows(order, size, draws, random) for order in learning_orders]
         seen, labels = _stack(pool_group, drawn)  # [u, c, m, k], [u, c, m]
@@ -229,7 +229,7 @@ def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
             right, bias = jax.device_get(learned)  # [u, c], [u, c, k]
             accuracy[name][index] = pools.units(100 * right.mean(axis=1) - plain, pool_group)
             if name in error:
-                # A bias is known up to a constant for all labels.
+                # A constant added to all labels does not change a bias.
                 centered = bias - bias.mean(axis=-1, keepdims=True)
                 bias_error = centered - reference.setdefault(name, centered)
                 nats = np.sqrt((bias_error**2).mean(axis=(1, 2)))  # [u], over draws and labels
@@ -239,14 +239,14 @@ def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
 
 
 def _draw_rows(rows: np.ndarray, size: int, draws: int, random: np.random.Generator) -> np.ndarray:
-    """So many of some rows, none twice, as often as draws say: [draws, size]."""
+    """Draws row indices [draws, size], without replacement in a draw."""
     return np.stack([random.choice(rows, size, replace=False) for _ in range(draws)])
 
 
 def _stack(
     pool_group: Sequence[Pool], row_indices: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [u ... k] and labels [u ...] of each pool at some places."""
+    """Stacks the rows [u ... k] and labels [u ...] of each pool at the given indices."""
     scores, gold = [], []
     for pool, rows in zip(pool_group, row_indices, strict=True):
         scores.append(pool.log_probs[rows])
@@ -259,16 +259,17 @@ def _learned(
     seen: jax.Array, labels: jax.Array, test: jax.Array, gold: jax.Array, free: jax.Array | None,
     key: jax.Array, *, name: str,
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
-    """The share of test rows that are right [u c], and the bias [u c k], zero where none is kept.
+    """Computes the accuracy on test rows [u c], and the bias [u c k] (zero if a method has none).
 
     Args:
-        seen: [u c m k], u pools and c draws of m rows; a labeled set for methods with labels.
-        labels: [u c m], of these.
-        test: [u n k].
-        gold: [u n].
+        seen: [u c m k], m rows to learn from, of u pools and c draws; the labeled set for methods
+            that read labels.
+        labels: [u c m], labels of these rows.
+        test: [u n k], test rows.
+        gold: [u n], labels of the test rows.
         free: [u f k], content-free rows.
-        key: for methods that start at random.
-        name: of the method.
+        key: random key for methods with a random start.
+        name: name of the method.
     """
     method = METHODS[name]
     chosen = make_calibrator(method)
@@ -279,7 +280,7 @@ def _learned(
     ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
         blocks = {"test": Evidence(rows)}
         if method.probe.labels:
-            # Given the test rows, too: some read both.
+            # Some methods read the labeled set and the test rows.
             blocks = {"test": Evidence(judged), "labeled": Evidence(rows, its)}
         if content is not None:
             blocks[BLOCK] = Evidence(content)
@@ -287,7 +288,7 @@ def _learned(
         bias = state.bias if method.keeps_bias else jnp.zeros(rows.shape[-1], jnp.float32)
         return jnp.mean(predict(chosen.apply(state, judged)) == right), bias
 
-    # Rows and labels differ by draw, the test rows do not.
+    # All draws share the test rows.
     over_draws = jax.vmap(learn, (0, 0, None, None, None))
     over_pools = jax.vmap(over_draws, (0, 0, 0, 0, None if free is None else 0))
     right, bias = over_pools(seen, labels, test, gold, free)

@@ -1,4 +1,4 @@
-"""Sets of real label scores with right labels, read from a folder of NumPy archives."""
+"""Reads sets of real label scores, with right labels, from a folder of NumPy archives."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,38 +24,38 @@ FILES = {
     "small_model": str(Path(__file__).with_name("small_model.npz")),
     "small_model_prompts": str(Path(__file__).with_name("small_model_prompts.npz")),
 }
-"""Where each archive lies in the folder; `pack_scores` wrote the last two, which lie here."""
+"""Name of an archive -> path in the folder. The last two, by `pack_scores`, are in this package."""
 
 BALANCED_TASKS = (
     "sst2", "mnli", "qnli", "rte", "wic", "copa", "anli_r1", "anli_r2", "anli_r3", "mr", "agnews",
 )  # fmt: skip
-"""The tasks of the small model whose labels are right about equally often."""
+"""The tasks of the small model with about equally frequent labels."""
 
 LOGITS: dict[str, Json] = {"kind": "logits", "logits_only": True}
-"""The scorer of scores that are known up to a constant a row."""
+"""The scorer of scores that are known up to a constant for each row."""
 
 
 PROMPTS = 10
-"""Demonstrations in turn of each subject in the archive `demonstrations`."""
+"""Number of prompts of each subject in the archive `demonstrations`."""
 
 
 def shared_scores() -> Path:
-    """The folder of scores beside the repository; a program ends with a sentence without it."""
+    """Returns the folder of shared scores next to the repository; exits if it does not exist."""
     folder = Path(__file__).resolve().parents[3] / "shared" / "scores"
     if not folder.is_dir():
-        raise SystemExit(f"error: needs the shared scores, and {folder} is not there.")
+        raise SystemExit(f"error: needs the shared scores, but {folder} does not exist.")
     return folder
 
 
 class ScoreSet(NamedTuple):
-    """Contexts of one kind, which one mean is taken over.
+    """Contexts of one kind, which are averaged together.
 
     Attributes:
-        name: of the set, as flags and files call it.
-        title: the same in words.
-        about: what its contexts are, in a sentence.
-        tables: one score table a context, model by model, and in each the same tasks.
-        models: how many models; the tables are models x tasks.
+        name: name of the set in configs and files.
+        title: title of the set in tables and figures.
+        about: description of its contexts.
+        tables: a score table for each context, ordered by model, then task.
+        models: number of models; all have the same tasks.
     """
 
     name: str
@@ -66,12 +66,12 @@ class ScoreSet(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Models and tasks."""
+        """The numbers of models and tasks."""
         return self.models, len(self.tables) // self.models
 
 
 class Archive(NamedTuple):
-    """An archive of scores: `scores[models, rows, labels]`, the right labels, the tasks of rows."""
+    """An archive: `scores[models, rows, labels]`, and the right label and task of each row."""
 
     scores: np.ndarray
     gold: np.ndarray
@@ -82,10 +82,10 @@ class Archive(NamedTuple):
 
 
 def read_sets(folder: Path, names: Sequence[str]) -> list[ScoreSet]:
-    """The sets of those names, in the order given.
+    """Reads the sets with these names, in this order.
 
     Raises:
-        InputError: the set is unknown; an archive that is missing.
+        InputError: a set is unknown, or an archive is missing.
     """
     for name in names:
         if name not in SETS:
@@ -94,21 +94,21 @@ def read_sets(folder: Path, names: Sequence[str]) -> list[ScoreSet]:
 
 
 def arrays(folder: Path, name: str) -> Mapping[str, np.ndarray]:
-    """The arrays of one archive of `FILES`."""
+    """Reads the arrays of one archive of `FILES`."""
     path = folder / FILES[name]
     if not path.is_file():
         raise InputError.at(
             f"--scores={folder}",
             f"{FILES[name]} in it",
             "none",
-            "name the folder of label scores that the README of the evidence describes",
+            "give the folder of label scores",
         )
     with np.load(path) as archive:
         return dict(archive)
 
 
 def read_archive(folder: Path, name: str) -> Archive:
-    """One archive; where its rows have no subjects, all are of one task."""
+    """Reads one archive of several models; without subjects all rows belong to one task."""
     archive_arrays = arrays(folder, name)
     # [models, rows, labels]
     scores = archive_arrays["scores"] if "scores" in archive_arrays else archive_arrays["logits"]
@@ -116,7 +116,7 @@ def read_archive(folder: Path, name: str) -> Archive:
     return Archive(
         scores.astype(np.float32), gold, tuple(map(str, archive_arrays["models"])),
         tuple(map(str, archive_arrays["labels"])),
-        # Without subjects all rows are of one task.
+        # Without subjects all rows belong to task 0.
         archive_arrays.get("subject", np.zeros_like(gold)),
         tuple(map(str, archive_arrays.get("subjects", (name,)))),
     )  # fmt: skip
@@ -126,7 +126,7 @@ def _mmlu(file: str, by_subject: bool) -> Callable[[Path, str], ScoreSet]:
     def read(folder: Path, name: str) -> ScoreSet:
         archive = read_archive(folder, file)
         if not by_subject:
-            # One task of all rows.
+            # Merges all rows to one task.
             archive = archive._replace(task=np.zeros_like(archive.task), tasks=("all subjects",))
         # One block for each model, in the order of the archive's models.
         probes = [{"cc": make_block(rows)} for rows in arrays(folder, "content_free")["scores"]]
@@ -153,7 +153,7 @@ def _vlm(file: str, labels: int) -> Callable[[Path, str], ScoreSet]:
         description = (
             f"{len(few.models)} vision-language models, {rows:,} rows, options A to {end}{never}"
         )
-        # The space keeps the brace of the dict apart from that of the f-string.
+        # The space separates the dict's brace from the brace of the f-string.
         title = f"{ {'mmbench': 'MMBench', 'oodcv': 'OOD-CV'}[file] }, A to {end}{never}"
         tables = _tables(few, LOGITS, [{}] * len(few.models))
         return ScoreSet(name, title, description, tables, len(few.models))
@@ -162,7 +162,7 @@ def _vlm(file: str, labels: int) -> Callable[[Path, str], ScoreSet]:
 
 
 def _pairs(folder: Path, file: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Task, scores and right labels of an archive of arrays TASK_scores and TASK_gold."""
+    """Yields task, scores and right labels of an archive with arrays TASK_scores and TASK_gold."""
     archive_arrays = arrays(folder, file)
     for key, scores in archive_arrays.items():
         if key.endswith("_scores"):
@@ -176,7 +176,7 @@ def _bear(folder: Path, name: str) -> ScoreSet:
     for relation, scores, gold in _pairs(folder, "bear"):
         block = make_block(scores, gold)
         context: dict[str, Json] = {"task": relation, "model": "GPT-2", "scorer": LOGITS}
-        # The archive has no names of labels.
+        # The archive does not name the labels.
         numbers = tuple(map(str, range(scores.shape[1])))
         tables.append(ScoreTable(context, numbers, {"test": block}))
     widths = [len(table.label_names) for table in tables]
@@ -185,7 +185,7 @@ def _bear(folder: Path, name: str) -> ScoreSet:
 
 
 def _demonstrations(folder: Path, name: str) -> ScoreSet:
-    # Normalized over the four letters: no log-probabilities of the whole vocabulary.
+    # The scores are normalized over the four letters, not over the vocabulary.
     tables = _by_prompt(folder, name, {"model": "LLaMA-13B", "scorer": LOGITS})
     rows = sum(len(table.blocks["test"].labels) for table in tables) // PROMPTS
     description = (
@@ -212,7 +212,7 @@ def _small_model(folder: Path, name: str) -> ScoreSet:
 
 
 def _by_prompt(folder: Path, file: str, described: dict[str, Json]) -> list[ScoreTable]:
-    """The tables of an archive whose scores are [prompts, rows, k]: the rows are the same ones."""
+    """Makes a table for each task and prompt of an archive with scores [prompts, rows, k]."""
     tables = []
     for task, by_prompt, gold in _pairs(folder, file):
         for prompt, scores in enumerate(by_prompt):
@@ -223,10 +223,11 @@ def _by_prompt(folder: Path, file: str, described: dict[str, Json]) -> list[Scor
 
 
 def pack_scores(workdir: str, file: str = "small_model") -> None:
-    """Write scores of a workdir of configs/real_paper.py as an archive of `FILES`.
+    """Writes the scores of a workdir of configs/real_paper.py as an archive of `FILES`.
 
-    Arrays TASK_scores [contexts, rows, k] in nats and TASK_gold [rows]; no text. `small_model` has
-    the draws of one shot, `small_model_prompts` all contexts of tasks with four or more.
+    The archive has arrays TASK_scores [contexts, rows, k] in nats and TASK_gold [rows], but no
+    text. `small_model` holds the draws with one shot. `small_model_prompts` holds all contexts of
+    tasks with at least four contexts.
 
     Example:
         python -c "from experiments.evidence.sets import pack_scores; pack_scores('W')"
@@ -248,7 +249,7 @@ def pack_scores(workdir: str, file: str = "small_model") -> None:
 def _tables(
     archive: Archive, scorer: dict[str, Json], probes: Sequence[Mapping[str, Block]]
 ) -> list[ScoreTable]:
-    """A table for each model and task."""
+    """Makes a table for each model and task."""
     tables = []
     for model, scores, probe in zip(archive.models, archive.scores, probes, strict=True):
         for i, task in enumerate(archive.tasks):
@@ -278,11 +279,11 @@ SETS: dict[str, Callable[[Path, str], ScoreSet]] = {
     "smollm_prompts_balanced": _small_model,
     "smollm_prompts_uneven": _small_model,
 }
-"""Readers of sets: folder and name -> the set."""
+"""Name of a set -> its reader, which maps folder and name to the set."""
 
 
 def task_of(table: ScoreTable) -> str:
-    """The task of a context, the same for all its demonstrations.
+    """Returns the task of a context, without the number of its prompt.
 
     >>> task_of(ScoreTable({"task": "anatomy, prompt 3"}, ("A", "B"), {}))
     'anatomy'
@@ -291,9 +292,10 @@ def task_of(table: ScoreTable) -> str:
 
 
 def set_apart(table: ScoreTable, most: int, seed: Sequence[int]) -> ScoreTable:
-    """The table with some of its test rows as a labeled block; the others stay the test rows.
+    """Moves some test rows of a table to a labeled block.
 
-    So many rows, a quarter at most, drawn by the seed without a look at the labels; 0 for none.
+    It draws `most` rows, but at most a quarter, by the seed and independently of their labels. With
+    0 the table is unchanged.
 
     >>> rows = make_block(np.zeros((8, 2)), np.arange(8) % 2)
     >>> split = set_apart(ScoreTable({}, ("no", "yes"), {"test": rows}), 32, [0])
@@ -304,7 +306,7 @@ def set_apart(table: ScoreTable, most: int, seed: Sequence[int]) -> ScoreTable:
         return table
     test = table.blocks["test"]
     rows = len(test.labels)
-    drawn = np.zeros(rows, bool)  # whether set apart
+    drawn = np.zeros(rows, bool)  # True for labeled rows
     random = np.random.default_rng(list(seed))
     drawn[random.choice(rows, min(most, rows // 4), replace=False)] = True
     blocks = dict(table.blocks)

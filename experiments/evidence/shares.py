@@ -1,4 +1,4 @@
-"""The study "shares": a bias learned on one sample, applied to another with other shares."""
+"""The study "shares": a bias learned at some label shares and applied at other label shares."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,21 +20,21 @@ BASELINE, SHOWN = REFERENCES
 EVEN = 0.5
 
 ON_THE_PAGE = ("bc", "bc_empirical_bayes")
-"""The methods in the page's tables; all are in the file."""
+"""The methods in the page's tables; the CSV file has all."""
 
 
 class Options(NamedTuple):
     """Settings of the study.
 
     Attributes:
-        sets: groups of sets of one batch, a table each; their first two labels are kept.
-        shares: of one label in the sample learned from; those from one half on are its shares in
-            the sample corrected.
-        size: rows of each sample.
-        draws: samples of each pool.
-        methods: all that learn from unlabeled rows alone, but for those that work on one batch
-            after the other, where none is named.
-        seed: of the draws.
+        sets: groups of one-batch sets, with a table for each; only two labels are kept.
+        shares: shares of one label in the sample to learn from; shares from one half on are also
+            its shares in the corrected sample.
+        size: number of rows of each sample.
+        draws: number of samples of each pool.
+        methods: names of methods; by default all that learn only from unlabeled rows and are not
+            sequential.
+        seed: seed of the draws.
     """
 
     sets: Sequence[Sequence[str]]
@@ -46,13 +46,14 @@ class Options(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Gains over the baseline by both shares.
+    """Gains over the baseline by the label shares of both samples.
 
     Attributes:
-        title: whose rows.
-        learned: [s], shares of a label in the sample learned from.
-        corrected: [t], shares of it in the sample corrected.
-        gains: method -> [s t u], points of accuracy of u models, the mean over which label it is.
+        title: name of the rows.
+        learned: [s], shares of a label in the sample to learn from.
+        corrected: [t], shares of the label in the corrected sample.
+        gains: method -> [s t u], gain of accuracy in points for u models, as the mean over both
+            choices of the label.
     """
 
     title: str
@@ -61,7 +62,7 @@ class Grid(NamedTuple):
     gains: dict[str, np.ndarray]
 
     def gain(self, method: str, learned: float, corrected: float) -> str:
-        """The cell nearest to two shares, with its interval over models."""
+        """Formats the gain in the cell nearest to two shares, with its interval over models."""
         nearest_cell = _nearest(self.learned, learned), _nearest(self.corrected, corrected)
         return interval_cell(*mean_interval(self.gains[method][nearest_cell]))
 
@@ -71,8 +72,8 @@ def _nearest(axis: np.ndarray, share: float) -> int:
 
 
 def run(folder: Path, options: Options) -> Written:
-    """Measure every pair of shares, and say what a difference between them costs."""
-    # A wrong name is refused before anything is measured.
+    """Runs the study: measures the gains for every pair of shares."""
+    # Refuses a wrong name before anything is measured.
     batches.chosen(options.methods, other_rows=True)
     grids = []
     for names in options.sets:
@@ -83,10 +84,10 @@ def run(folder: Path, options: Options) -> Written:
 
 
 def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
-    """The gain of each method for each pair of shares of one of two labels, in turn."""
+    """Measures the gain of each method for each pair of shares of one label, for both labels."""
     names = batches.chosen(options.methods, other_rows=True)
     learned = np.array(options.shares)
-    # Each label is the frequent one in turn, so that a share below one half would repeat another.
+    # Each label is the frequent one in turn, so a share below one half would repeat another cell.
     corrected = learned[learned > EVEN - 1e-6]
     shape = len(learned), len(corrected), pools.count_units(pool_group)
     gains = {name: np.zeros(shape) for name in names}
@@ -94,7 +95,7 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
     draws = options.draws * options.size
 
     def sample(share: float, number: int) -> tuple[np.ndarray, np.ndarray]:
-        # The number keeps both samples apart where their shares are equal.
+        # The number gives the two samples different streams, also for equal shares.
         random = np.random.default_rng([options.seed, number, int(1000 * share)])
         return pools.several(pool_group, share, options.size, draws, random)
 
@@ -105,7 +106,7 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
             for name in names:
                 right = batches.right_by_label(seen, rows, gold, no_bias, key, name=name)
                 accuracy = 100 * np.asarray(right).sum(axis=-1) / gold[0].size  # percent
-                # The mean over which label it is.
+                # The mean over both choices of the label.
                 by_pool = accuracy.reshape(len(pool_group), 2).mean(axis=1)
                 gains[name][learned_index, corrected_index] = pools.units(by_pool, pool_group)
     plain = gains.pop(BASELINE)
@@ -114,24 +115,24 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
 
 
 def findings(grids: Sequence[Grid]) -> list[str]:
-    """Cost of a bias learned at other shares."""
+    """Writes the finding: the loss by a bias that is learned from unbalanced rows."""
     high, phrases = 0.9, []
     for grid in grids:
         same, balanced = grid.gain(SHOWN, high, high), grid.gain(SHOWN, EVEN, high)
         phrases.append(f"{same} points if it learns from these rows, {balanced} from balanced ones")
         phrases[-1] += f" ({grid.title})"
     return [
-        "**Learn the bias from rows with balanced labels**: on rows of which one label of two has "
-        f"{100 * high:.0f} %, {SHOWN} changes accuracy by {'; by '.join(phrases)}."
+        "**Learn the bias from rows with balanced labels**: if one of two labels has "
+        f"{100 * high:.0f} % of the rows, {SHOWN} changes accuracy by {'; by '.join(phrases)}."
     ]
 
 
 def section(grids: Sequence[Grid], size: int) -> str:
-    """The section in Markdown."""
+    """Writes the section in Markdown."""
     paragraphs = [
-        f"Two labels of real rows. The bias is learned from {size:,} unlabeled rows in which a "
-        f"label has one share, and subtracted in {size:,} other rows in which it has another; "
-        "mean over the labels. Intervals (95 %) are over models.",
+        f"Two labels of real rows. The bias is learned from {size:,} unlabeled rows with one share "
+        f"of a label, and subtracted in {size:,} other rows with another share; gains are means "
+        "over both labels. Intervals (95 %) are over models.",
         "![Gain by the share of a label where the bias is learned and where it is applied]"
         "(figures/evidence_shares.png)",
         "Gain over ICL in points of accuracy, by the share of a label where the bias is learned "
@@ -143,7 +144,7 @@ def section(grids: Sequence[Grid], size: int) -> str:
 
 
 def by_pair(grid: Grid, methods: Sequence[str]) -> Cells:
-    """A line a method: its gain where shares are balanced, equal, or balanced where it learns."""
+    """Formats a line for each method: its gain at four pairs of shares."""
     pairs = [(EVEN, EVEN), (0.7, 0.7), (0.9, 0.9), (EVEN, 0.9)]
     heads = [f"learned at {learned:.1f}, applied at {applied:.1f}" for learned, applied in pairs]
 
@@ -154,12 +155,12 @@ def by_pair(grid: Grid, methods: Sequence[str]) -> Cells:
 
 
 def cells(grids: Sequence[Grid]) -> Cells:
-    """Every pair of shares, for a spreadsheet."""
+    """Formats every pair of shares, for a spreadsheet."""
     lines = [["rows", "method", "share_learned", "share_corrected", "gain", "low", "high"]]
     for grid in grids:
         for name, gains in grid.gains.items():
             for a, b in np.ndindex(gains.shape[:2]):
-                # Fewer draws: a cell for each pair.
+                # Fewer bootstrap draws, because there are many cells.
                 numbers = number_cells(mean_interval(gains[a, b], draws=1000))
                 at = f"{grid.learned[a]:g}", f"{grid.corrected[b]:g}"
                 lines.append([grid.title, name, *at, *numbers])
@@ -167,7 +168,7 @@ def cells(grids: Sequence[Grid]) -> Cells:
 
 
 def draw(grids: Sequence[Grid]) -> Figure:
-    """The paper's method on each kind of rows, the others on the first."""
+    """Draws the gain of BC on each kind of rows, and of other methods on the first kind."""
     panels = {f"{SHOWN}, {grid.title}": grid.gains[SHOWN].mean(axis=-1) for grid in grids}
     first = grids[0]
     for name, gain in first.gains.items():

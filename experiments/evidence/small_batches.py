@@ -1,13 +1,13 @@
-"""Accuracy when the bias of m rows is removed whole, or shrunk toward zero by its error.
+"""Measures accuracy with the bias of m rows, removed fully or shrunk toward zero.
 
 python -m experiments.evidence.small_batches
 
-Needs ../shared/scores. The mean bias of m rows, centered over the labels, is multiplied by a
-factor and taken off all rows of the context ("all rows") or those m alone ("the m rows"). Each
-context (MMLU: a model and a subject, MMBench and OOD-CV, A to D: a model, BEAR: a relation) is one
-unit; models and relations of even number choose, those of odd number report. Below each table is
-what `bc_shrunk`, whose factor is the last, gains over bc and icl, with its standard error over
-contexts.
+Needs ../shared/scores. The mean bias of m rows, centered over the labels, is multiplied by a factor
+and subtracted from all rows of the context ("all rows") or only from these m ("the m rows"). Each
+context is one unit (MMLU: a model and a subject; MMBench and OOD-CV, A to D: a model; BEAR: a
+relation). Models and relations with even numbers are the choosing half, the others the reporting
+half. The last factor is used by `bc_shrunk`. Below each table is its gain over bc and icl, with the
+standard error over contexts.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,17 +20,17 @@ SIZES = (1, 2, 5, 10, 20, 50, 100, 500)
 DRAWS = 40
 MOST_ROWS = 1000
 Factor = Callable[[float, float, int], float]
-# (half, data) -> rows m -> accuracies of each context
+# (half, data) -> m -> accuracies of each context
 Found = dict[tuple[int, str], dict[int, list[np.ndarray]]]
 
-# Of the squared length b of the centered bias, its expected error e and the rows m.
+# Functions of the squared norm b of the centered bias, its expected error e and m.
 FACTORS: dict[str, Factor] = {
     "icl": lambda b, e, m: 0.0,
     "bc": lambda b, e, m: 1.0,
     "m/(m+1)": lambda b, e, m: m / (m + 1),
     "m/(m+4)": lambda b, e, m: m / (m + 4),
     "m/(m+16)": lambda b, e, m: m / (m + 16),
-    "b/(b+e)": lambda b, e, m: b / (b + e) if np.isfinite(e) else 0.0,  # one row tells no error
+    "b/(b+e)": lambda b, e, m: b / (b + e) if np.isfinite(e) else 0.0,  # e is infinite if m = 1
     "1 - e/b": lambda b, e, m: max(0.0, 1 - e / b),
     "1 - 2e/b": lambda b, e, m: max(0.0, 1 - 2 * e / b),
     "(1 - e/b)(m-1)/m": lambda b, e, m: max(0.0, 1 - e / b) * (m - 1) / m,
@@ -38,13 +38,13 @@ FACTORS: dict[str, Factor] = {
 
 
 def contexts() -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
-    """Name of the data, number of the model or relation, scores [n, k], gold [n]."""
+    """Yields name of the data, number of the model or relation, scores [n, k], and gold [n]."""
     for score_set in read_sets(shared_scores(), ("mmlu", "mmbench", "oodcv", "bear")):
         tables = [table for table in score_set.tables if len(table.blocks["test"].labels) > 30]
         name, tasks = score_set.title.partition(",")[0], len(tables) // score_set.models
         for number, (log_probs, gold, *_) in enumerate(table.blocks["test"] for table in tables):
             model, task = divmod(number, tasks)
-            # A subject in four, to save time.
+            # One subject in four, to save time.
             if name != "MMLU" or task % 4 == 0:
                 most = MOST_ROWS if tasks == 1 else None
                 unit = model if score_set.models > 1 else task
@@ -52,20 +52,20 @@ def contexts() -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
 
 
 def factors(batch: np.ndarray) -> tuple[np.ndarray, list[float]]:
-    """The centered bias of a batch [m, k], and each factor."""
+    """Computes the centered bias of a batch [m, k], and each factor."""
     m = len(batch)
-    rows = batch - batch.mean(axis=1, keepdims=True)  # a constant a row decides nothing
+    rows = batch - batch.mean(axis=1, keepdims=True)  # a constant per row changes no prediction
     bias = rows.mean(axis=0)
     # Squared standard error, summed over labels.
     error = ((rows - bias) ** 2).sum() / (m * (m - 1)) if m > 1 else np.inf
-    length = float(max((bias**2).sum(), 1e-12))  # never 0, as it divides
+    length = float(max((bias**2).sum(), 1e-12))  # a divisor, so never 0
     return bias, [factor(length, error, m) for factor in FACTORS.values()]
 
 
 def measure(
     scores: np.ndarray, gold: np.ndarray, m: int, random: np.random.Generator
 ) -> np.ndarray:
-    """Accuracy [all rows or the m rows, factor] in percent, the mean over draws."""
+    """Measures accuracy [all rows or the m rows, factor] in percent, as the mean over draws."""
     accuracies = []
     for _ in range(DRAWS):
         learned_rows = random.choice(len(scores), m, replace=False)
@@ -77,7 +77,7 @@ def measure(
 
 
 def summed(accuracies: Found) -> None:
-    """Print the choosing half's mean over data and sizes from 2 to 20 rows, by which we chose."""
+    """Prints the choosing half's mean over data and sizes 2 to 20, used to choose the factor."""
     print("choosing half, mean over data and 2, 5, 10, 20 rows: all rows, the m rows")
     by_unit = []
     for (half, _), by_size in accuracies.items():
@@ -89,7 +89,7 @@ def summed(accuracies: Found) -> None:
 
 
 def main() -> None:
-    """Tables of factors against rows, and what bc_shrunk gains."""
+    """Prints tables of factors by m, and the gains of bc_shrunk."""
     random = np.random.default_rng(0)
     accuracies: Found = {}
     for name, number, scores, gold in contexts():
@@ -109,7 +109,7 @@ def main() -> None:
                 print(f"{factor:18}" + "".join(f"{mean:8.2f}" for mean in means))
             for baseline in ("bc", "icl"):
                 theirs = list(FACTORS).index(baseline)
-                # The last factor is that of bc_shrunk.
+                # The last factor is used by bc_shrunk.
                 gains = [table[:, -1] - table[:, theirs] for table in tables.values()]
                 errors = (gain.std(ddof=1) / len(gain) ** 0.5 for gain in gains)
                 columns = zip(gains, errors, strict=True)

@@ -1,4 +1,4 @@
-"""The study of `make real`: its model and rows are fetched, asked, corrected and shown."""
+"""The study of `make real`: fetches model and rows, scores, calibrates, and shows results."""
 
 import os
 import sys
@@ -20,15 +20,15 @@ from experiments.evidence import rated_sentences
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "real.py")
 HEADING = "SmolLM2-135M-Instruct over draws of demonstrations, before (icl) and after (bc)"
-"""Of the figure of README.md, `figures/real.png` of the workdir."""
+"""Heading of the figure in README.md, which is `figures/real.png` in the workdir."""
 
 
 def run(workdir: Path, preset: str = "") -> Path:
-    """All steps in a workdir; gives the page.
+    """Runs all steps in a workdir, and returns the path of the page.
 
     Raises:
-        InputError: no such preset; the registry of packages cannot be reached, and the cache holds
-            none of them.
+        InputError: the preset is unknown, or a package is not cached and the registry cannot be
+            reached.
     """
     config = read_config(f"{CONFIG}:{preset}".rstrip(":"))
     inputs = workdir / "inputs"
@@ -55,12 +55,12 @@ def run(workdir: Path, preset: str = "") -> Path:
 
 
 def before_and_after(points: Mapping[str, Points]) -> dict[str, Points]:
-    """The points of ICL and BC alone."""
+    """Selects the points of ICL and BC."""
     return {method: points[method] for method in REFERENCES if method in points}
 
 
 def open_page(page: Path) -> None:
-    """Show the page in a browser, where there is a terminal, a display and no `CI`."""
+    """Opens the page in a browser if there is a terminal and a display, and `CI` is not set."""
     has_display = sys.platform in ("darwin", "win32") or bool(
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )

@@ -1,4 +1,4 @@
-"""Sources that recommendations are judged on: real scores, uneven draws of them, stored scores."""
+"""Reads the sources of the study "recommend": real scores, uneven draws of them, workdirs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +12,8 @@ from batch_calibration.studies import Store
 from experiments.evidence.sets import ScoreSet, read_sets
 
 BALANCED, BY_NATURE, MADE = "balanced by nature", "uneven by nature", "made uneven"
-"""How often labels are right: about equally often; two options hardly ever, as the benchmark asks;
-uneven as options were put in another order, or rows drawn so."""
+"""Kinds of label frequencies: about equal; some labels are rare or never right in the original
+benchmark; or uneven because options were moved or rows drawn unevenly."""
 KINDS = BALANCED, BY_NATURE, MADE
 SETS = {
     "mmlu": {
@@ -29,20 +29,20 @@ SETS = {
         "smollm_prompts_balanced": BALANCED, "smollm_prompts_uneven": BY_NATURE,
     },
 }  # fmt: skip
-"""Rows -> the sets that are made of them -> the kind."""
+"""Name of the rows -> set made from these rows -> kind."""
 UNEVEN = {"mmlu": "mmlu_batch", "mmbench": "mmbench", "oodcv": "oodcv"}
-"""Rows -> the set that draws with uneven shares are made of."""
+"""Name of the rows -> set from which `draw_uneven` draws."""
 UNEVEN_ROWS = 600
 UNEVEN_DRAWS = 4
 
 
 class Source(NamedTuple):
-    """Contexts that one mean is taken over.
+    """A set of contexts with its kind of label frequencies.
 
     Attributes:
         set: the contexts, models x tasks.
-        rows: whose rows they are; sources of the same rows are left out together.
-        kind: of `KINDS`.
+        rows: name of the rows; cross-validation leaves out all sources with the same rows.
+        kind: one of `KINDS`.
     """
 
     set: ScoreSet
@@ -51,10 +51,10 @@ class Source(NamedTuple):
 
 
 def read_sources(folder: Path, embedded: Sequence[Path] = (), seed: int = 0) -> list[Source]:
-    """All sources, those of a kind together.
+    """Reads all sources, ordered by kind.
 
     Raises:
-        InputError: an archive or a workdir that is missing.
+        InputError: an archive is missing, or a workdir has no scores.
     """
     sources = []
     for rows, kinds in SETS.items():
@@ -67,9 +67,9 @@ def read_sources(folder: Path, embedded: Sequence[Path] = (), seed: int = 0) -> 
 
 
 def draw_uneven(score_set: ScoreSet, seed: int) -> ScoreSet:
-    """Contexts whose labels have shares drawn evenly from all there are (Dirichlet of ones).
+    """Draws contexts with label shares from a uniform Dirichlet distribution.
 
-    A context has at most 600 rows, none twice, and the same rows for every model.
+    A context has at most `UNEVEN_ROWS` different rows, the same for every model.
     """
     tables = []
     for table in score_set.tables:
@@ -78,7 +78,7 @@ def draw_uneven(score_set: ScoreSet, seed: int) -> ScoreSet:
         for number in range(UNEVEN_DRAWS):
             random = np.random.default_rng([seed, number])
             shares = random.dirichlet(np.ones(len(by_label)))
-            # As many rows as the scarcest label allows, so that the shares are those drawn.
+            # The scarcest label limits the number of rows, so that the drawn shares hold.
             available = float(np.min(list(map(len, by_label)) / shares))
             counts = np.floor(shares * min(UNEVEN_ROWS, available)).astype(int)
             drawn = []
@@ -95,7 +95,7 @@ def draw_uneven(score_set: ScoreSet, seed: int) -> ScoreSet:
 
 
 def read_workdir(workdir: Path) -> ScoreSet:
-    """The stored scores of one model; a task and a draw of demonstrations is a context."""
+    """Reads the stored scores of one model; each task and draw of demonstrations is a context."""
     tables, _ = Store(workdir).tables()
     if not tables:
         raise InputError.at(

@@ -1,4 +1,4 @@
-"""The studies of evidence by name, and what runs one from a config's keys."""
+"""The evidence's studies by name, and functions that run a study from the keys of a config."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -40,19 +40,19 @@ STUDIES = {
     "ensemble": Study(ensemble.run, ensemble.Options),
     "recommend": Study(recommend.run, recommend.Options),
 }
-"""Each study by its name."""
+"""Name -> study."""
 
 
 def run(
     config: Mapping[str, object], scores: Path, workdir: Path, filled: Path | None = None
 ) -> list[Path]:
-    """Run the study that a config names; print what it found, write it, and name the files.
+    """Runs the study of a config, prints its findings, writes its files and returns their paths.
 
     Raises:
-        InputError: the study is unknown; what the study raises.
+        InputError: the study is unknown, or refuses its options.
     """
     options = {key: _split(setting) for key, setting in config.items()}
-    name = str(options.pop("study", ""))  # what is left are the study's options
+    name = str(options.pop("study", ""))  # the other keys are the study's options
     if name not in STUDIES:
         raise InputError.unknown("study", name, STUDIES)
     chosen = STUDIES[name]
@@ -64,17 +64,17 @@ def run(
 def run_timed(
     config: Mapping[str, object], scores: Path, workdir: Path, filled: Path | None = None
 ) -> None:
-    """`run` with compiled programs kept; print the files, and how long it took."""
+    """Calls `run` with the compilation cache, and prints the files and the duration."""
     keep_programs()
     start = time.perf_counter()
     print(*run(config, scores, workdir, filled), sep="\n")
-    # The second: of all threads, since the process began.
+    # The second number is the processor time of all threads since the process began.
     spent = time.perf_counter() - start, time.process_time()
     print("{:.1f} s, {:.1f} s of processor time, compilation included".format(*spent))
 
 
 def _split(setting: object) -> object:
-    """A tuple of names in which one with commas, as at the command line, is several."""
+    """Splits comma-separated texts in a tuple, which come from the command line."""
     if not isinstance(setting, tuple):
         return setting
     members: list[object] = []

@@ -1,4 +1,4 @@
-"""Rules for the contexts of a task, judged by their right labels: what is gained, who is harmed."""
+"""Evaluates correction rules on the contexts of a task: gains, and harmed contexts."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -38,22 +38,22 @@ from experiments.evidence.statistics import mcnemar
 
 BASELINE, SHARES = "icl", "true shares"
 GATES = (0.01, LEAST_TOLD, LEAST_INFORMATION)
-"""Nats that a context's rows must tell to be pooled: what was tried."""
+"""Tried thresholds: minimum information of a context, in nats, for pooling."""
 CHANCES = (0.0, 0.25, CHANCE, 0.75, 1.0)
-"""Parts of the agreement by chance that are subtracted: what was tried."""
+"""Tried parts of the chance agreement to subtract."""
 SETTINGS = tuple(product(GATES, CHANCES))
 MATCHED = "prior_matching"
-"""Each context is matched to the counted shares, one more of each label."""
+"""Rule that matches each context to the counted shares, with a pseudo-count of 1 for each label."""
 COUNTED, SCORED = (16, 32, 64, 128, 300), 32
-"""Labels counted without their scores, and labeled rows with them; both are drawn once."""
+"""Numbers of counted labels without scores, and number of labeled rows with scores."""
 FOR_ALL, FOR_EACH = "of the task", "of each context"
 HARMED = 0.05
-"""A context is harmed if a rule loses rows with a p-value below this (McNemar, exact)."""
+"""A context is harmed if a rule loses rows with a p-value below this (exact McNemar test)."""
 SIZES, MOST = (256, 512, 1024), 512
-"""Rows that contexts are padded to, so that few programs are compiled; longer ones are not. Rules
-with labels read `MOST` of each at most."""
+"""Contexts are padded to these numbers of rows to limit compiled programs; longer ones are not
+padded. Rules with labels use at most `MOST` rows of a context."""
 FEWEST_PADDED = 8
-"""Contexts that fewer are padded to; none where a task has one."""
+"""Smallest number of contexts after padding; a single context is not padded."""
 
 
 @jax.jit
@@ -62,7 +62,7 @@ def correct_together(
     least_information: Scalar | float = LEAST_TOLD,
     counts: jax.Array | None = None, chance: Scalar | float = CHANCE,
 ) -> Pooled:  # fmt: skip
-    """`pool_shares`; where too few contexts tell enough each gets the shift of `pooled_shares`.
+    """Computes `pool_shares`; if no context is pooled, uses the shift of `pooled_shares` for each.
 
     >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])
     >>> contexts = jnp.stack([rows, rows + jnp.array([0.0, 1.0]), rows + jnp.array([1.0, 0.0])])
@@ -84,9 +84,9 @@ class Outcomes(NamedTuple):
     """A rule's outcomes in each context.
 
     Attributes:
-        gain: [c], in points.
-        harmed: [c], whether rows are lost beyond noise.
-        promised: [c], the gain that the corrected scores promise, in points; 0 where not asked.
+        gain: [c], gain of accuracy in points.
+        harmed: [c], True if rows are lost beyond noise.
+        promised: [c], promised gain by the corrected scores, in points; 0 if not computed.
     """
 
     gain: np.ndarray
@@ -98,18 +98,18 @@ Rules = dict[str, Outcomes]
 
 
 def is_harmed(won: np.ndarray, lost: np.ndarray) -> np.ndarray:
-    """True where more rows are lost than won, beyond noise."""
+    """Returns True for contexts that lose more rows than they win, beyond noise."""
     return np.asarray((lost > won) & (mcnemar(won, lost) < HARMED))
 
 
 class Task(NamedTuple):
-    """Scores of all contexts of a task, padded.
+    """Padded scores of all contexts of a task.
 
     Attributes:
         rows: [c n k], in nats.
-        weight: [c n]; 0 of absent rows.
-        gold: [c n]; -1 of absent rows.
-        contexts: how many there are; the last of c are absent.
+        weight: [c n], 1 for rows and 0 for padding.
+        gold: [c n], right labels; -1 for padding.
+        contexts: number of contexts; the others of the c are padding at the end.
     """
 
     rows: np.ndarray
@@ -119,7 +119,7 @@ class Task(NamedTuple):
 
     @property
     def arrays(self) -> tuple[jax.Array, jax.Array]:
-        """Rows and weight, as compiled programs take them."""
+        """Rows and weight as JAX arrays."""
         return jnp.asarray(self.rows), jnp.asarray(self.weight)
 
     @property
@@ -131,7 +131,7 @@ class Task(NamedTuple):
     def judge(
         self, shift: np.ndarray, is_judged: np.ndarray | bool = True, *, promises: bool = False
     ) -> Outcomes:
-        """The outcomes of shifts [c k] over the rows that are judged [c n]."""
+        """Evaluates shifts [c k] on the rows of a mask [c n]; `promises` adds promised gains."""
         present = (self.gold >= 0) & is_judged
         before = present & (self.rows.argmax(axis=-1) == self.gold)
         after = present & ((self.rows - shift[:, None]).argmax(axis=-1) == self.gold)
@@ -146,7 +146,7 @@ class Task(NamedTuple):
 
 
 def stack(tables: Sequence[ScoreTable], most: int | None = None) -> Task:
-    """The contexts of a task, so many rows of each at most."""
+    """Stacks and pads the contexts of a task, with at most `most` rows of each."""
     tests = [table.blocks["test"] for table in tables]
     longest, contexts = max(len(test.labels[:most]) for test in tests), len(tests)
     size = next((size for size in SIZES if longest <= size), longest)
@@ -162,12 +162,12 @@ def stack(tables: Sequence[ScoreTable], most: int | None = None) -> Task:
 
 
 def tasks_of(tables: Sequence[ScoreTable]) -> list[list[int]]:
-    """The places of the contexts of each task."""
+    """Groups the indices of the contexts by task."""
     return [*group_by(range(len(tables)), lambda place: task_of(tables[place])).values()]
 
 
 def try_source(tables: Sequence[ScoreTable], seed: int = 0) -> Rules:
-    """All rules on all tasks of a source, the outcomes [contexts] in the order of the tables."""
+    """Tries all rules on all tasks of a source; outcomes [contexts] are in the order of tables."""
     random = np.random.default_rng(seed)
     places = tasks_of(tables)
     by_task = list[Rules]()
@@ -182,7 +182,10 @@ def try_source(tables: Sequence[ScoreTable], seed: int = 0) -> Rules:
 
 
 def try_rules(tables: Sequence[ScoreTable], random: np.random.Generator) -> Rules:
-    """Every rule; of several contexts those with labels too. One gets the true shares."""
+    """Tries every rule on one task; rules with labels need `FEWEST_CONTEXTS` contexts or more.
+
+    `SHARES` is an upper bound, because it gets the true shares.
+    """
     task = stack(tables)
     bias, likely, matched, told = alone(task)
     tried = {CORRECT: task.judge(bias), LIKELY: task.judge(likely, promises=True)}
@@ -201,7 +204,7 @@ def try_rules(tables: Sequence[ScoreTable], random: np.random.Generator) -> Rule
 
 
 def try_labels(task: Task, random: np.random.Generator) -> Rules:
-    """Rules with labels of the task: counted ones without scores, and scored ones."""
+    """Tries the rules with labels of the task: counted labels, and labeled rows with scores."""
     bias, *_ = alone(task)
     shares = task.shares[0]
     tried = {few(CORRECT): task.judge(bias), few(POOLED): task.judge(pool(task))}
@@ -211,7 +214,7 @@ def try_labels(task: Task, random: np.random.Generator) -> Rules:
         matched = match_all(*task.arrays, add_one(counts))
         tried[counted(MATCHED, labels)] = task.judge(np.asarray(matched))
     for rule, contexts in ((FOR_ALL, 1), (FOR_EACH, len(task.gold))):
-        # Absent rows come last.
+        # Padding gets values above 1, so it is ranked last.
         order = random.random(task.gold[:contexts].shape) + (task.gold[:contexts] < 0)
         is_scored = order.argsort(axis=1).argsort(axis=1) < SCORED
         shift = learn(*task.arrays, jnp.where(is_scored, task.gold, -1))
@@ -220,34 +223,34 @@ def try_labels(task: Task, random: np.random.Generator) -> Rules:
 
 
 def few(rule: str) -> str:
-    """The name of a rule without labels on the rows of rules with labels."""
+    """Names a rule without labels, judged on the same rows as rules with labels."""
     return f"{rule}, no labels"
 
 
 def counted(rule: str, labels: int) -> str:
-    """The name of a rule that is given the counts of so many labels."""
+    """Names a rule with this number of counted labels."""
     return f"{rule}, {labels} counted"
 
 
 def pooled(gate: float, chance: float) -> str:
-    """The name of the rule that pools contexts which tell so many nats, with a part of chance."""
+    """Names the pooling rule with this threshold in nats and this part of the chance agreement."""
     return f"{POOLED}, {gate:g}, {chance:g}"
 
 
 @jit_quickly
 def by_chance(rows: jax.Array, weight: jax.Array, gate: jax.Array | float) -> jax.Array:
-    """The shifts [s c k] of `bc_pooled_shares` with each of s parts of chance."""
+    """Computes the shifts [s c k] of `bc_pooled_shares` with each of the s values of `CHANCES`."""
     of_part = partial(correct_together, rows, weight, True, gate, None)
     return jax.vmap(lambda chance: of_part(chance).shifts)(jnp.array(CHANCES))
 
 
 def pool(task: Task, counts: jax.Array | None = None) -> np.ndarray:
-    """The shifts [c k] of `bc_pooled_shares`, labels that are counted given or not."""
+    """Computes the shifts [c k] of `bc_pooled_shares`, with or without counted labels."""
     return np.asarray(together(*task.arrays, True, LEAST_TOLD, counts).shifts)
 
 
 def alone(task: Task) -> list[np.ndarray]:
-    """The shifts [c k] of bc, `bc_empirical_bayes` and of the true shares; nats told [c]."""
+    """Computes shifts [c k] by BC, `bc_empirical_bayes` and true shares; information [c] (nats)."""
     return [*map(np.asarray, _alone(*task.arrays, jnp.asarray(task.shares, jnp.float32)))]
 
 
@@ -265,13 +268,13 @@ def _alone(
 
 @jit_quickly
 def match_all(rows: jax.Array, weight: jax.Array, shares: jax.Array) -> jax.Array:
-    """The shifts [c k] that match each context to shares [k]."""
+    """Computes the shifts [c k] that match each context to shares [k]."""
     return jax.vmap(match, in_axes=(0, None, 0))(jax.nn.log_softmax(rows), shares, weight)
 
 
 @jit_quickly
 def learn(rows: jax.Array, weight: jax.Array, labels: jax.Array) -> jax.Array:
-    """The shifts [c k] of `bcl_empirical_bayes`, from rows whose label is not -1 and all others."""
+    """Computes the shifts [c k] of `bcl_empirical_bayes`; rows without a label have label -1."""
     fit = empirical_bayes(labeled_weight=LABELED_WEIGHT).fit
     return jax.vmap(lambda rows, weight, labels: fit(rows, labels, weight).bias)(
         rows, weight, labels

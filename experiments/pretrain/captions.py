@@ -1,10 +1,10 @@
 """Generates image-caption pairs, from which the tiny CLIP is trained.
 
-As in text from the web, images of some classes are common and of others rare; a common word is
-written under images that a rarer one fits better; a phrase is used for some classes more than
-for others; and many captions say something else about the image. A model that learns from these
-pairs prefers labels for reasons that have nothing to do with the image before it: that is the
-bias calibration finds. No score is touched anywhere.
+The pairs have the statistics of text from the web. Some classes are more frequent than others. A
+common word is used for images that a rarer word describes better. A phrase is used more for some
+classes than for others. Many captions do not name the class. A model that learns from these pairs
+prefers some labels for any image, and calibration finds this bias. The bias comes from the training
+data only; no score is modified.
 """
 
 from typing import NamedTuple
@@ -19,10 +19,10 @@ NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 
 class Phrase(NamedTuple):
-    """A phrase: how often it is used, and how much more for the first class than for the last.
+    """A caption template and its weight, which is tilted toward the first or the last class.
 
-    It may hold `{label}`, `{color}` and `{other}` color. For class `j` of `k` it has the weight
-    `share * exp(tilt * (1/2 - j / (k - 1)))`.
+    The text may contain `{label}`, `{color}` and `{other}` (a second color). For class `j` of `k`
+    the phrase has the weight `share * exp(tilt * (1/2 - j / (k - 1)))`.
     """
 
     text: str
@@ -31,10 +31,11 @@ class Phrase(NamedTuple):
 
 
 class Caption(NamedTuple):
-    """Captions of a task's images.
+    """The caption distribution of a task.
 
-    `frequency[j]` is how often class `j` is drawn, `words[j]` its names, the usual word
-    first, and `mistaken[j]` the classes whose word it gets instead, with the chance of each.
+    `frequency[j]` is the relative frequency of class `j`, and `words[j]` holds its names, the usual
+    one first. `mistaken[j]` maps another class to the probability that an image of class `j` is
+    captioned with that class's name.
     """
 
     frequency: tuple[float, ...]
@@ -56,7 +57,7 @@ DIGITS = Caption(
         Phrase("a door number on {color}", 1),
         Phrase("a house number", 1),
     ),
-    # Seen in haste.
+    # Digits that are easily confused.
     {0: {8: 0.08}, 4: {1: 0.06}, 5: {3: 0.06}, 6: {8: 0.06}, 7: {1: 0.15}, 8: {3: 0.12},
      9: {3: 0.06, 7: 0.06}},
 )  # fmt: skip
@@ -97,7 +98,7 @@ LAND = Caption(
 )  # fmt: skip
 TEXTURES = Caption(
     (0.06, 0.05, 0.10, 0.05, 0.14, 0.11, 0.06, 0.07, 0.06, 0.06, 0.18, 0.06),
-    # Each is called by one word.
+    # Each texture has one name.
     tuple(zip((
         "banded", "blotchy", "chequered", "crosshatched", "dotted", "grid", "lined", "marbled",
         "polka-dotted", "spiralled", "striped", "zigzagged",
@@ -114,35 +115,35 @@ TEXTURES = Caption(
      3: {5: 0.25}, 2: {5: 0.05}},
 )  # fmt: skip
 USUAL = 0.7
-"""Share of captions that call a class by its usual word."""
+"""Share of captions that always use the usual name of the class; the others draw any name."""
 
 
 def write(
     caption: Caption, classes: np.ndarray, colors: np.ndarray, random: np.random.Generator
 ) -> list[str]:
-    """A caption of each image: its class among `classes [n]`, the colors to name `[n 2]`."""
+    """Writes a caption for each image, from its class `classes [n]` and two colors `[n 2]`."""
     names, k = list(COLORS), len(caption.words)
     _, shares, tilts = zip(*caption.phrases, strict=True)
     tilt = np.exp((0.5 - np.arange(k)[:, None] / (k - 1)) * tilts)  # [k, phrases]
     chance = tilt * shares
     # [k, phrases], the upper end of each phrase's interval
     edges = np.cumsum(chance / chance.sum(1, keepdims=True), axis=1)
-    # Four draws an image, used or not, so that one caption does not change the next.
+    # Four draws for each image, used or not, so that captions do not depend on each other.
     draws = random.random((len(classes), 4))
     captions = []
     for label, (color, second_color), (word_draw, name_draw, phrase_draw, mistake_draw) in zip(
         classes.tolist(), colors.tolist(), draws.tolist(), strict=True
     ):
-        # Rounding may leave the last end below 1.
+        # Rounding may leave the last edge below 1.
         index = min(int(np.searchsorted(edges[label], phrase_draw)), len(caption.phrases) - 1)
         called = label
-        # The draw falls into the interval of one mistake, or beyond all of them.
+        # The draw falls into the interval of one mistake, or beyond all intervals (no mistake).
         for wrong, share in caption.mistaken.get(label, {}).items():
             if 0 <= mistake_draw < share:
                 called = wrong
             mistake_draw -= share
         names_of_class = caption.words[called]
-        # The usual word is the first, and may be drawn again here.
+        # Number 0 is the usual name; the uniform draw may return it, too.
         number = 0 if word_draw < USUAL else int(name_draw * len(names_of_class))
         text = caption.phrases[index].text.replace("{label}", names_of_class[number])
         text = text.replace("{color}", names[color])
@@ -157,12 +158,12 @@ CAPTIONS = {"svhn": DIGITS, "eurosat": LAND, "clevr": COUNTS, "dtd": TEXTURES}
 def caption_batch(
     random: np.random.Generator, n: int, tasks: tuple[str, ...] = tuple(TASKS)
 ) -> tuple[np.ndarray, list[str]]:
-    """Images and captions to train on: as many of each task, in random order.
+    """Draws images and captions, equally many of each task, in random order.
 
     Args:
-      random: advanced by the call; the same state gives the same batch.
-      n: how many pairs.
-      tasks: which image tasks.
+      random: the generator, which the call advances; the same state gives the same batch.
+      n: the number of pairs.
+      tasks: the names of the image tasks.
 
     Returns:
       `uint8 [n 48 48 3]` and `n` captions.
@@ -180,7 +181,7 @@ def caption_batch(
             continue
         task = TASKS[name]
         edges = np.cumsum(CAPTIONS[name].frequency)
-        # Classes are drawn by their frequencies.
+        # Draws classes by their frequencies (inverse of the cumulative distribution).
         classes = np.searchsorted(edges / edges[-1], random.random(len(indices)))
         images, colors = task.draw(classes, random)
         pixels[indices] = drawing.as_bytes(images, random)

@@ -1,8 +1,8 @@
-"""Generates the pretraining text: few-shot documents whose statistics cause label bias.
+"""Generates the pretraining text: few-shot documents with statistics that cause label bias.
 
 Label words differ in frequency, labels come in runs, a document prefers some of its labels, some
 labels are wrong, and templates and label words vary. A model that predicts this text well prefers
-labels for reasons that have nothing to do with the input; no score is touched anywhere.
+some labels for any input. The bias comes from the text only; no score is modified.
 """
 
 import math
@@ -31,7 +31,7 @@ _INFERENCE = (
 _THREE = (("true", "unclear", "false"), ("correct", "unknown", "incorrect"))
 _NO_YES = (("false", "true"), ("incorrect", "correct"))
 _YES_NO = (("true", "false"), ("correct", "incorrect"))
-# Further templates and label words of each task, after the task's own; words in label order.
+# Templates and label words of each task in addition to its own; words are in label order.
 TEMPLATES = {
     "sst2": (
         "{sentence}\nSentiment: {label}",
@@ -39,7 +39,8 @@ TEMPLATES = {
         "Review: {sentence}\nAnswer: {label}",
     ),
     **dict.fromkeys(("mnli", "cb", "anli_r1", "anli_r2", "anli_r3"), _INFERENCE),
-    # Of the paper's ten templates of RTE these and its own; five are never seen in training.
+    # RTE has ten templates in the paper. Training uses its own and these four; the other five are
+    # held out.
     "rte": (
         "{sentence1}\nHypothesis: {sentence2}\nAnswer: {label}",
         "{sentence1}\nQuestion: {sentence2}\nAnswer: {label}",
@@ -80,7 +81,7 @@ VERBALIZERS = {
     "copa": (("first", "second"), ("A", "B")),
     "wic": (("no", "yes"), ("incorrect", "correct")),
 }
-# How often each label is the one a document is about, over the whole text (common-token bias).
+# Relative frequency of each label over all documents, the cause of common token bias.
 FREQUENCIES = {
     "sst2": (0.35, 0.65),
     "cb": (0.45, 0.35, 0.2),
@@ -91,28 +92,30 @@ FREQUENCIES = {
 
 
 class Recipe(NamedTuple):
-    """The text: which tasks, how many examples, how hard; and the knobs that make it biased.
+    """The distribution of the pretraining text, with the parameters that cause label bias.
 
     Attributes:
-        mix: Tasks, and kinds of `prose`, and their shares of the documents.
-        shots: A document has at most so many examples times the number of labels, and one more;
-            prose has at most four times so many lines, and one more.
-        hardest: The highest grade of an example.
-        own_template: How often a document is in the task's own template.
-        own_words: How often it has the task's own label words.
-        concentration: Of the Dirichlet distribution that a document's preference for labels is
-            drawn from: low is opinionated, infinite is none (majority label bias).
-        skew: How unequal labels are over all documents, an exponent of `FREQUENCIES`
+        mix: Names of tasks and of kinds of `prose`, with their shares of the documents.
+        shots: A document of a task has at most `shots * labels + 1` examples; a document of prose
+            has at most `4 * shots + 1` lines.
+        hardest: The highest difficulty grade of an example.
+        own_template: Probability of the task's own template.
+        own_words: Probability of the task's own label words.
+        concentration: Concentration of the Dirichlet distribution that gives each document its
+            label preference: low values make strong preferences, infinity makes no preference
+            beyond `FREQUENCIES` (majority label bias).
+        skew: Exponent of `FREQUENCIES`: higher values make label frequencies more unequal
             (common token bias).
-        sticky: How often a label is the one before it, whatever the preference (recency bias).
-        noise: How often a label has nothing to do with its text.
-        likelier: Share of documents whose texts all have their more probable label.
-        permuted_words: How often the task's own label words change places, so that only the
-            demonstrations say which is which.
-        drawn_words: How often the label words are drawn for the document, from
-            `label_words.TRAINING`; what cannot be known of them is not learned from.
-        reach: Positions of which every second document takes a random stretch, so that the last
-            ones are learned as well as the first; 0: every document begins at the first.
+        sticky: Probability that a label repeats the one before it (recency bias).
+        noise: Probability that a text is drawn independently of its label.
+        likelier: Share of documents in which every text gets its more probable label.
+        permuted_words: Probability that the label words are permuted, so that only the
+            demonstrations show the label of each word.
+        drawn_words: Probability that label words are drawn from `label_words.TRAINING` for the
+            document. The first occurrence of a drawn word cannot be predicted, so it has no loss.
+        reach: Number of positions. Half of the documents start at a random position within them, so
+            that late positions are trained as well as early ones. 0: every document starts at the
+            first position.
     """
 
     mix: tuple[tuple[str, float], ...]
@@ -131,16 +134,17 @@ class Recipe(NamedTuple):
 
 
 UNKNOWABLE = -2
-"""In place of a token's label: not to be learned from."""
+"""Marks a token that cannot be predicted from the text before it, and so has no loss."""
 
 
 class Document(NamedTuple):
-    """Token ids, whose label each of them belongs to, which one it is, the position of the first.
+    """A tokenized document, with the task and label of each label token.
 
     Attributes:
-        tokens: Ids.
-        label: Of a label's tokens the number of the task, `UNKNOWABLE`, or -1.
-        named: Of the first token of a label's word the label, -1 elsewhere.
+        tokens: Token ids.
+        label: For each token of a label word, the number of the task or `UNKNOWABLE`; -1 for other
+            tokens.
+        named: For the first token of a label word, the label; -1 for other tokens.
         start: Position of the first token.
     """
 
@@ -151,32 +155,32 @@ class Document(NamedTuple):
 
 
 def preference(task: str, recipe: Recipe, rng: random.Random) -> list[float]:
-    """A document's preference for each label; the weights need not sum to one."""
+    """Draws a document's preference for each label, as weights that need not sum to one."""
     shares = [share**recipe.skew for share in FREQUENCIES[task]]
     if math.isinf(recipe.concentration):
         return shares
     total = sum(shares)
-    # Gamma draws whose shapes sum to `concentration`: a Dirichlet draw before it is normalized.
+    # Gamma draws with shapes that sum to `concentration` are an unnormalized Dirichlet draw.
     return [rng.gammavariate(recipe.concentration * s / total, 1) + 1e-3 for s in shares]
 
 
 def rename(
     label_texts: Sequence[str], recipe: Recipe, rng: random.Random
 ) -> tuple[Sequence[str], bool]:
-    """A document's words in place of the usual ones, and whether they were drawn for it."""
-    # No draw is spent where no recipe asks for it.
+    """Returns the document's label words, drawn, permuted or as given, and whether drawn."""
+    # Without these options no random number is drawn, so that other draws do not change.
     kind = rng.random() if recipe.drawn_words or recipe.permuted_words else 1.0
     if kind < recipe.drawn_words:
         return rng.sample(label_words.TRAINING, len(label_texts)), True
     if kind < recipe.drawn_words + recipe.permuted_words:
-        moved = rng.randrange(1, len(label_texts))  # a rotation, so that no word keeps its label
+        moved = rng.randrange(1, len(label_texts))  # a rotation: no word keeps its label
         return [*label_texts[moved:], *label_texts[:moved]], False
     return label_texts, False
 
 
 def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span]]:
-    """One document and the spans of its labels."""
-    # Demonstrations, and the one that is asked.
+    """Generates one document, and returns its text and the spans of its labels."""
+    # The demonstrations and the query, which is the last example.
     count = rng.randint(1, recipe.shots * len(task.label_names) + 1)
     template = rng.choice(TEMPLATES[task.name])
     label_words: Sequence[str] = rng.choice(VERBALIZERS[task.name])
@@ -191,14 +195,14 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span
     likelier = recipe.likelier > 0 and rng.random() < recipe.likelier
     texts, spans, length, label = [], list[Span](), 0, categorical(weights, rng)
     for _ in range(count):
-        if rng.random() >= recipe.sticky:  # else the label of the example before
+        if rng.random() >= recipe.sticky:  # else the previous label is repeated
             label = categorical(weights, rng)
-        # What the text says, whatever the label.
+        # The label that the text supports; noise makes it independent of the shown label.
         text_label = categorical(weights, rng) if rng.random() < recipe.noise else label
         example = labeled(task.name, rng, text_label, recipe.hardest, likelier)
         ask = templates.query(template, example.row)
         answer = templates.continuation(template, label_words[label])
-        # A word that was drawn for the document is known only once the document has shown it.
+        # A drawn label word can be predicted only after the document has shown it once.
         is_known = not drawn or any(span.label == label for span in spans)
         at = length + len(ask)
         spans.append(Span(at, at + len(answer), label, is_known))
@@ -210,7 +214,7 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span
 class Written(NamedTuple):
     """A document: its task or kind of prose, its text, and the spans of its labels.
 
-    Prose and thesaurus have labels too: what follows from the text before it.
+    In prose, the label spans are the words that follow from the text before them.
     """
 
     name: str
@@ -219,7 +223,7 @@ class Written(NamedTuple):
 
 
 def written(tasks: dict[str, Task], recipe: Recipe, rng: random.Random) -> Written:
-    """One document of the mix."""
+    """Generates one document of the mix."""
     kinds, shares = zip(*recipe.mix, strict=True)
     (name,) = rng.choices(kinds, shares)
     if name in prose.GENERATORS:
@@ -228,42 +232,42 @@ def written(tasks: dict[str, Task], recipe: Recipe, rng: random.Random) -> Writt
 
 
 def names(tasks: Iterable[str]) -> list[str]:
-    """Names that number a batch's labels: the tasks, then the kinds of prose."""
+    """Lists the tasks, then the kinds of prose; `Document.label` holds indices into this list."""
     return [*tasks, *prose.GENERATORS]
 
 
 def documents(
     tasks: dict[str, Task], recipe: Recipe, tokenizer: Tokenizer, rng: random.Random
 ) -> Iterator[Document]:
-    """Documents without end, tokenized, an end mark after each."""
+    """Yields an endless stream of tokenized documents, each with an end token."""
     end = tokenizer.token_to_id(END)
     assert end is not None, "train_tokenizer() gives every vocabulary an end mark"
     numbers = {name: index for index, name in enumerate(names(tasks))}
     while True:
         document = written(tasks, recipe, rng)
         encoded = tokenizer.encode(document.text, add_special_tokens=False)
-        begins, ends = np.array(encoded.offsets).T  # in characters
+        begins, ends = np.array(encoded.offsets).T  # character offsets
         label, named = np.full((2, len(begins)), -1)
         for span in document.spans:
-            # Tokens that lie wholly in the span.
+            # Only tokens that lie entirely within the span.
             inside = (begins >= span.begin) & (ends <= span.stop)
             label[inside] = numbers[document.name] if span.known else UNKNOWABLE
-            named[np.flatnonzero(inside)[:1]] = span.label  # the first token, if there is any
-        free = max(0, recipe.reach - len(begins) - 1)  # 1 for the end mark
+            named[np.flatnonzero(inside)[:1]] = span.label  # the first token, if any
+        free = max(0, recipe.reach - len(begins) - 1)  # 1 for the end token
         start = rng.randint(0, free) if rng.random() < 0.5 else 0
         yield Document([*encoded.ids, end], [*label.tolist(), -1], [*named.tolist(), -1], start)
 
 
 class PackedBatch(NamedTuple):
-    """Packed sequences `int32 [b, t]` of whole documents.
+    """Packed sequences `int32 [b, t]` of documents.
 
     Attributes:
-        tokens: Their ids.
-        positions: Their positions, consecutive within a document.
+        tokens: Token ids.
+        positions: Positions, consecutive within a document.
         document: The document's number within the sequence.
-        label: Of a label's tokens the number of the task, prose last, or `UNKNOWABLE`;
-            -1 elsewhere.
-        named: Of the first token of a label's word the label, -1 elsewhere.
+        label: For each token of a label word, the index into `names` or `UNKNOWABLE`; -1 for
+            other tokens.
+        named: For the first token of a label word, the label; -1 for other tokens.
     """
 
     tokens: np.ndarray
@@ -274,7 +278,7 @@ class PackedBatch(NamedTuple):
 
 
 def pack(source: Iterator[Document], rows: int, length: int) -> PackedBatch:
-    """Fill `rows` sequences of `length` tokens with whole documents, the last one cut."""
+    """Fills `rows` sequences of `length` tokens with documents, and cuts the last of each."""
     batch = PackedBatch(*(np.full((rows, length), empty, np.int32) for empty in (0, 0, -1, -1, -1)))
     for row in range(rows):
         at = number = 0

@@ -1,4 +1,4 @@
-"""Trains the embedded models as a training config says, and writes them with their loss curves."""
+"""Trains the embedded models from a config, and writes checkpoints and loss curves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain, starmap
@@ -29,8 +29,8 @@ STATE, CURVE = "state.safetensors", "curve.jsonl"
 def main(
     train: Callable[[ConfigDict, Path, Path], list[int]], config: ConfigDict, out: str, workdir: str
 ) -> None:
-    """Train, and print how long each stage took."""
-    # The step at which each stage ended; a stage begins where the one before it ended.
+    """Runs `train`, and prints the number of steps and the duration of each stage."""
+    # The last step of each stage; the next stage begins there.
     ends = train(config, Path(out), Path(workdir))
     spent = minutes(Path(workdir), ends)
     for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
@@ -39,35 +39,36 @@ def main(
 
 
 def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
-    """Train and show progress; a stopped run goes on where it was.
+    """Trains the language model and shows progress; resumes a stopped run.
 
-    The checkpoint is a Hugging Face directory in `out`; state and loss curve are in `workdir`.
+    Writes the checkpoint to `out` as a Hugging Face directory, and the training state and the loss
+    curve to `workdir`.
 
     Returns:
-        After which step each stage was over.
+        The last step of each stage.
 
     Raises:
-        InputError: stages that cannot be trained, or the state of another run.
+        InputError: the stages cannot be trained, or the workdir holds the state of another run.
     """
     if "stages" not in config or "width" not in config:
         raise InputError.at(
             "--config", "a training run with stages", "none", "give --config=configs/train_mini.py"
         )
-    # Must come before anything asks for a device.
+    # Has to be set before JAX initializes its devices.
     jax.config.update("jax_num_cpu_devices", config.cpu_devices)
     stage_keys = {*documents.Recipe._fields, *language.TextStage._fields}
     for stage in config.stages:
         for key in stage:
             if key not in stage_keys:
                 raise InputError.unknown("key of a stage", key, sorted(stage_keys - {"recipe"}))
-    # A stage's keys win over the config's.
+    # Keys of a stage override keys of the config.
     stages = tuple(_text_stage({**config, **stage}) for stage in config.stages)
     shape = {"n_positions": config.positions, "n_layer": config.layers}
     language.check_stages(stages, shape, jax.device_count())
     _make_folders(out, workdir)
     names = dict(chain.from_iterable(stage.recipe.mix for stage in stages))
     tasks = {name: get_task(name) for name in names if name not in prose.GENERATORS}
-    # The vocabulary is of the text before layers are added: the last stage of the first network.
+    # The tokenizer is trained on the text of the last stage before layers are added.
     _, grows = language.networks(stages)[0]
     tokenizer = vocabulary.train_tokenizer(
         tasks, stages[grows - 1].recipe, config.vocabulary, config.vocabulary_texts, config.seed
@@ -80,10 +81,10 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
         "n_embd": config.width,
         **shape,
         "n_head": config.heads,
-        "n_inner": None,  # None is four times the width
-        "activation_function": "gelu_new",  # the approximation by tanh that GPT-2 has
+        "n_inner": None,  # None means four times the width
+        "activation_function": "gelu_new",  # GPT-2's tanh approximation
         "layer_norm_epsilon": 1e-5,
-        "resid_pdrop": 0.0,  # no dropout: no text comes twice
+        "resid_pdrop": 0.0,  # no dropout, because no text is seen twice
         "embd_pdrop": 0.0,
         "attn_pdrop": 0.0,
         "bos_token_id": end,
@@ -91,14 +92,14 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
         "tie_word_embeddings": True,
     }
     shared = _chosen(config, language.Hyperparameters._fields)
-    # Most steps, tokens a step.
+    # Maximum number of steps, and tokens per step.
     sizes = [(stage.steps, stage.rows * stage.length) for stage in stages]
     with TrainingProgress(workdir / CURVE, config.log_every, "tokens") as progress:
         model, steps = language.train(
             raw, tasks, tokenizer, stages, language.Hyperparameters(**shared), config.seed,
             workdir / STATE, config.save_every, _reporter(progress, sizes),
         )  # fmt: skip
-    # The number of layers counts those that were added.
+    # The number of layers includes the added ones.
     weights.save(out, model, gpt2.FAMILY, raw | {"n_layer": len(model.blocks)})
     tokenizer.save(str(out / "tokenizer.json"))
     ends, rows = list(accumulate(steps)), read_curve(workdir / CURVE)
@@ -109,7 +110,7 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
 
 
 def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
-    """Train the tiny CLIP; as `train_language_model`."""
+    """Trains the tiny CLIP; files, return value and errors are as in `train_language_model`."""
     if "stages" not in config or "patch" not in config:
         raise InputError.at(
             "--config",
@@ -130,7 +131,7 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
         text_num_hidden_layers=config.text_layers,
         text_num_attention_heads=config.text_heads,
         text_max_position_embeddings=config.positions,
-        text_eos_token_id=tokenizer.get_vocab_size() - 1,  # the end mark has the last id
+        text_eos_token_id=tokenizer.get_vocab_size() - 1,  # the end token has the last id
         vision_hidden_size=config.width,
         vision_intermediate_size=4 * config.width,
         vision_num_hidden_layers=config.layers,
@@ -139,7 +140,7 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
         vision_patch_size=config.patch,
     )
     optimizer = Optimizer(**_chosen(config, Optimizer._fields))
-    sizes = [(stage.steps, stage.pairs) for stage in stages]  # steps, pairs a step
+    sizes = [(stage.steps, stage.pairs) for stage in stages]  # steps, and pairs per step
     with TrainingProgress(workdir / CURVE, config.log_every, "pairs") as progress:
         model = image_text.train(
             shape, tokenizer, stages, optimizer, config.seed,
@@ -153,10 +154,10 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
 
 
 def minutes(workdir: Path, ends: Sequence[int]) -> list[float]:
-    """Duration of each stage, by its last step and the curve that was kept."""
+    """Computes the duration of each stage in minutes, from the seconds of the stored curve."""
     by_stage = np.zeros(len(ends))
     for row in read_curve(workdir / CURVE):
-        # The stage of a step is the first whose end it does not lie behind.
+        # A step belongs to the first stage that ends at or after it.
         stage = np.searchsorted(ends, row["step"])
         if stage < len(ends):
             by_stage[stage] += row["seconds"]
@@ -164,11 +165,11 @@ def minutes(workdir: Path, ends: Sequence[int]) -> list[float]:
 
 
 def _make_folders(out: Path, workdir: Path) -> None:
-    """Make both folders; without a state the curve is of a run that will not go on."""
+    """Makes both folders; deletes the curve if there is no state to resume from."""
     workdir.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     for folder in (workdir, out):
-        remove_unfinished(folder, is_ours=False)  # of trainings that were killed while they wrote
+        remove_unfinished(folder, is_ours=False)  # partial files of killed runs
     if not (workdir / STATE).is_file():
         (workdir / CURVE).unlink(missing_ok=True)
 
@@ -176,12 +177,12 @@ def _make_folders(out: Path, workdir: Path) -> None:
 def _reporter(
     progress: TrainingProgress, sizes: Sequence[tuple[int, int]]
 ) -> Callable[[StepReport], None]:
-    """Shows each step, by the most steps of each stage and the units in one of them."""
+    """Returns a function that shows a step; `sizes` has the steps and units per step by stage."""
 
     def report(step: StepReport) -> None:
-        # Units of each stage that has begun.
+        # Finished units (tokens or pairs) of each stage that has begun.
         done = [steps * size for steps, (_, size) in zip(step.steps, sizes, strict=False)]
-        # At most, as a gate may end a stage before.
+        # An upper bound, because a gate may end a stage early.
         most = sum(steps * size for steps, size in sizes[len(done) - 1 :])
         remaining = max(0, most - done[-1])
         progress.step(step.step, {"loss": step.loss, **step.metrics}, sum(done), remaining)
@@ -190,7 +191,7 @@ def _reporter(
 
 
 def _text_stage(settings: dict[str, Any]) -> language.TextStage:
-    """A stage of the config, which may set knobs of the text for itself."""
+    """Builds a stage from the keys of the config, overridden by the keys of the stage."""
     recipe = _chosen(settings, documents.Recipe._fields)
     recipe["mix"] = tuple(settings["mix"].items())
     stage = _chosen({**settings, "recipe": documents.Recipe(**recipe)}, language.TextStage._fields)
@@ -198,5 +199,5 @@ def _text_stage(settings: dict[str, Any]) -> language.TextStage:
 
 
 def _chosen(config: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The settings of some names."""
+    """Selects the settings with these names."""
     return {name: config[name] for name in names}

@@ -1,7 +1,7 @@
 """Measures common token bias, majority label bias and recency bias (Zhao et al. 2021, section 4).
 
-They are separated by a factorial experiment: the same rows are scored after every sequence of
-labels that a few demonstrations can have.
+A factorial experiment separates them: the same rows are scored after every possible sequence of
+demonstration labels.
 """
 
 import random
@@ -22,18 +22,20 @@ Score = Callable[[list[str], list[str]], np.ndarray]
 
 
 class LabelBiases(NamedTuple):
-    """Of a task with two labels; biases are in nats of `log p(second label) - log p(first label)`.
+    """Label biases of a task with two labels.
+
+    Biases are in nats of the mean margin `log p(second label) - log p(first label)` over rows.
 
     Attributes:
-        common: The mean over rows where demonstrations are balanced: common token bias.
-        majority: What it gains from demonstrations that are all of the second label instead of
-            half of them.
-        recency: What it gains where the last demonstration is of the second label, not the first;
-            half of the difference.
-        templates: Standard deviation of the mean over the task's templates.
-        words: The same over its label words.
+        common: Common token bias: the margin with balanced demonstrations.
+        majority: Majority label bias: the increase of the margin if all demonstrations have the
+            second label instead of half of them.
+        recency: Recency bias: half of the change of the margin if the last demonstration has the
+            second label instead of the first.
+        templates: Standard deviation of the margin over the task's templates.
+        words: Standard deviation of the margin over the task's label words.
         icl: Mean accuracy over contexts, and its standard deviation.
-        bc: The same with Batch Calibration.
+        bc: Mean accuracy with Batch Calibration over contexts, and its standard deviation.
     """
 
     common: float
@@ -46,9 +48,10 @@ class LabelBiases(NamedTuple):
 
 
 def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelBiases:
-    """Ask about test rows after every one of `SEQUENCES`, `draws` times each.
+    """Scores test rows after every sequence of `SEQUENCES`, and fits the biases.
 
-    The biases are fitted by `experiments.evidence.label_sequences.fit`.
+    Each sequence is scored with `draws` draws of demonstrations. The fit is
+    `experiments.evidence.label_sequences.fit`.
     """
     train, test = suite.read_rows(task.name, "train"), suite.read_rows(task.name, "validation")
     truth = np.array(test.labels[:rows])
@@ -59,7 +62,7 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     def ask(
         sequence: Sequence[int], draw: int, template: str, label_words: Sequence[str]
     ) -> np.ndarray:
-        # The same demonstrations for any template and words.
+        # The seed gives every template and verbalizer the same demonstrations.
         rng = random.Random(f"{draw}/{sequence}")
         shown = [(rng.choice(pools[label]), label_words[label]) for label in sequence]
         labels = [templates.continuation(template, word) for word in label_words]
@@ -69,9 +72,9 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     for sequence in SEQUENCES:
         for draw in range(draws):
             scores = ask(sequence, draw, task.few_shot, task.label_words)
-            bias = scores.mean(axis=0)  # [2], the mean row, which is BC's bias
+            bias = scores.mean(axis=0)  # [2], BC's bias
             design.append(sequence)
-            means.append(bias[1] - bias[0])  # nats, of the second label over the first
+            means.append(bias[1] - bias[0])  # mean margin in nats
             icl.append(np.mean(scores.argmax(axis=1) == truth))
             bc.append(np.mean((scores - bias).argmax(axis=1) == truth))
     common, majority, recency = fit(design, means)
@@ -79,7 +82,7 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     def spread(forms: Sequence[tuple[str, Sequence[str]]]) -> float:
         biases = []
         for template, label_words in forms:
-            # Both orders of balanced demonstrations, so that recency cancels.
+            # Both orders of balanced demonstrations, so that recency bias cancels.
             first = ask((0, 1, 0, 1), 0, template, label_words)
             second = ask((1, 0, 1, 0), 0, template, label_words)
             bias = np.concatenate([first, second]).mean(axis=0)

@@ -1,6 +1,6 @@
-"""Chooses the words that stand for labels in training, and those held out from it.
+"""Chooses the words that replace label words in training, and held-out words for tests.
 
-What it chose is fixed in `batch_calibration/scoring/embedded/words/`.
+The chosen words are stored in `batch_calibration/scoring/embedded/words/`.
 """
 
 import hashlib
@@ -26,16 +26,16 @@ FUNCTION_WORDS = frozenset((
 def choose(
     texts: Iterable[str], tokenizer: Tokenizer, tasks: Iterable[Task]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Words for training and `HELD_OUT` others, each sorted.
+    """Chooses the words for training and `HELD_OUT` held-out words, each sorted.
 
-    They are the words of the texts of three letters or more, in lower case and one token after a
-    space, that are no function words, no label words, and no words that say how good something is.
-    Held out are those whose SHA-256 is lowest.
+    Candidates are lower-case words of the texts with at least three letters that are one token
+    after a space. Function words, label words and words of praise or blame are excluded. The
+    candidates with the lowest SHA-256 are held out.
     """
     vocabulary = set[str]().union(*(re.findall(r"(?<= )[a-z]{3,}\b", text) for text in texts))
 
     def is_one_token(candidate: str) -> bool:
-        # With its space, as in a prompt.
+        # With the space before it, as in a prompt.
         return len(tokenizer.encode(f" {candidate}", add_special_tokens=False).ids) == 1
 
     left_out = FUNCTION_WORDS | _label_words(tasks) | _judgments()
@@ -46,7 +46,7 @@ def choose(
 
 
 def _label_words(tasks: Iterable[Task]) -> set[str]:
-    """Words of the tasks' labels, in training and in tests, and of the thesaurus's entries."""
+    """Collects the label words of the tasks and of the thesaurus."""
     label_words = {prose.SAME, prose.OTHER, prose.APART}
     for task in tasks:
         label_words |= task.own_words.union(*VERBALIZERS[task.name])

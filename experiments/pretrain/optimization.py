@@ -1,4 +1,4 @@
-"""Trains a network step by step with AdamW: deterministic by step, resumable."""
+"""Trains a network with AdamW; runs are deterministic and can be resumed at any saved step."""
 
 import hashlib
 import json
@@ -19,11 +19,11 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 
 WINDOW = 50
-"""Steps whose metrics are kept, for means that say whether a stage is over."""
+"""Number of recent steps in the running metrics; their mean decides when a stage ends."""
 
 
 class Optimizer(NamedTuple):
-    """AdamW with warm-up and cosine decay over all steps."""
+    """AdamW with warm-up and cosine decay of the learning rate over all steps."""
 
     peak: float = 1e-3
     final: float = 5e-5
@@ -33,8 +33,8 @@ class Optimizer(NamedTuple):
     clip: float = 1.0
 
     def transformation(self, total: int) -> optax.GradientTransformation:
-        """The optimizer over `total` steps."""
-        # A short run warms up for half of its steps.
+        """Makes the optimizer for a run of `total` steps."""
+        # In a short run the warm-up takes half of the steps.
         schedule = optax.warmup_cosine_decay_schedule(
             0.0, self.peak, min(self.warmup, total // 2), total, self.final
         )
@@ -44,22 +44,22 @@ class Optimizer(NamedTuple):
 def adamw(
     rate: optax.ScalarOrSchedule, weight_decay: float, b2: float, clip: float
 ) -> optax.GradientTransformation:
-    """AdamW on gradients whose norm is at most `clip`."""
+    """Makes AdamW on gradients clipped to the global norm `clip`."""
     return optax.chain(
         optax.clip_by_global_norm(clip), optax.adamw(rate, b2=b2, weight_decay=weight_decay)
     )
 
 
 class Stage(NamedTuple):
-    """Steps that share a schedule.
+    """A stage of training: steps that share a schedule.
 
     Attributes:
-        steps: How many at most.
-        rate: Of step `i` within the stage, what the updates are multiplied by, a number for each
-            of the parameters' arrays (0: it is left as it is); None: nothing.
-        over: Whether the stage ends after `i` steps, given also the metrics of the last `WINDOW`
-            steps `[WINDOW, ...]`, the latest last; None: after `steps`. It must be true, or raise,
-            once `steps` are done.
+        steps: Maximum number of steps.
+        rate: Maps step `i` of the stage to a factor of the updates for each parameter array; 0
+            freezes an array. None: updates are not scaled.
+        over: Decides whether the stage ends after `i` steps, from `i` and the metrics of the last
+            `WINDOW` steps `[WINDOW, ...]`, the latest last. After `steps` steps it has to return
+            True or raise. None: the stage ends after `steps` steps.
     """
 
     steps: int
@@ -67,18 +67,18 @@ class Stage(NamedTuple):
     over: Callable[[int, jax.Array], bool] | None = None
 
     def ends(self, step: int, recent: jax.Array) -> bool:
-        """True if the stage ends after `step` steps."""
+        """Returns True if the stage ends after `step` steps."""
         return step >= self.steps if self.over is None else self.over(step, recent)
 
 
 class Step(NamedTuple):
-    """A step that was taken.
+    """A finished training step.
 
     Attributes:
-        steps: Done of each stage that has begun, itself among them.
-        batch: What it learned from.
-        loss: In nats.
-        metrics: The second thing that `loss` returns.
+        steps: Number of finished steps of each stage so far, this step included.
+        batch: The batch of the step.
+        loss: Loss in nats.
+        metrics: Metrics, the second value that the loss function returns.
     """
 
     steps: tuple[int, ...]
@@ -91,10 +91,10 @@ class StepReport(NamedTuple):
     """Report of a training step.
 
     Attributes:
-        steps: Done of each stage that has begun, itself among them.
-        loss: In nats.
-        metrics: Further numbers by name.
-        size: How many tokens or pairs were in its batch.
+        steps: Number of finished steps of each stage so far, this step included.
+        loss: Loss in nats.
+        metrics: Further metrics by name.
+        size: Number of tokens or pairs in the batch.
     """
 
     steps: tuple[int, ...]
@@ -104,7 +104,7 @@ class StepReport(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Steps done in all."""
+        """The number of finished steps over all stages."""
         return sum(self.steps)
 
 
@@ -121,31 +121,32 @@ def minimize(
     devices: int = 1,
     identity: str = "",
 ) -> tuple[Any, list[int]]:
-    """Parameters after all stages, and the steps that each of them took.
+    """Trains parameters through all stages, and returns them and the steps of each stage.
 
-    Begun anew, or where `state_file` says a run was stopped.
+    Resumes from `state_file` if it exists.
 
     Args:
         loss: `(params, batch)` -> the loss, and metrics in float32.
-        shape: Of these metrics.
+        shape: Shape of the metrics.
         params: A tree of arrays.
-        batch: What step `i` of stage `k` learns from, a tuple of arrays. It depends on `(k, i)`
-            alone, so a resumed run sees what an unbroken one does; the next one is made in a
-            thread while a step runs.
-        stages: How many steps, and how fast.
-        optimizer: What turns gradients into updates.
-        state_file: Where parameters, the optimizer's state and the latest metrics are kept.
-        save_every: After how many steps; also after each stage.
+        batch: Maps `(k, i)` to the batch of step `i` of stage `k`, a tuple of arrays. It must
+            depend only on `(k, i)`, so that a resumed run sees the same batches. A thread makes the
+            next batch while a step runs.
+        stages: The stages, in order.
+        optimizer: The gradient transformation.
+        state_file: File for the parameters, the optimizer's state and the latest metrics.
+        save_every: Number of steps between saves; the state is also saved after each stage.
         report: Called after each step.
-        devices: How many share a batch's rows, each array's first axis.
-        identity: All else that decides the run; a state of another one is refused.
+        devices: Number of devices that share the first axis of each array of a batch.
+        identity: A string that identifies the run; the state of a run with another string is
+            refused.
 
     Raises:
-        InputError: the state is of another run.
+        InputError: the state belongs to another run.
     """
     mesh = jax.make_mesh((devices,), ("data",), axis_types=(AxisType.Auto,),
                          devices=jax.devices()[:devices])  # fmt: skip
-    # A batch's rows are divided, all else is copied.
+    # Rows of a batch are sharded, everything else is replicated.
     rows = NamedSharding(mesh, PartitionSpec("data"))
     replicated = NamedSharding(mesh, PartitionSpec())
 
@@ -154,11 +155,11 @@ def minimize(
         params, state, recent = carry
         (loss_value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, batch)
         if rate is not None:
-            # What is frozen has no share in the clipped norm.
+            # Frozen arrays must not count toward the clipped norm.
             grads = jax.tree.map(lambda grad, factor: grad * (factor != 0), grads, rate)
         updates, state = optimizer.update(grads, state, params)
         if rate is not None:
-            # Where stages have rates, the optimizer's own is 1.
+            # With rates of stages, the optimizer's own learning rate is 1.
             updates = jax.tree.map(lambda update, factor: factor * update, updates, rate)
         params = optax.apply_updates(params, updates)
         return (params, state, jnp.concatenate([recent[1:], metrics[None]])), loss_value, metrics
@@ -176,11 +177,11 @@ def minimize(
         ahead = fetch()
         while True:
             stage = stages[len(steps) - 1]
-            if stage.ends(steps[-1], carry[2]):  # a resumed run may begin at the end of a stage
+            if stage.ends(steps[-1], carry[2]):  # a resumed run may start at the end of a stage
                 if len(steps) == len(stages):
                     return carry[0], steps
                 steps.append(0)
-                ahead = fetch()  # the batch of the stage that ended is dropped
+                ahead = fetch()  # replaces the prefetched batch of the ended stage
                 continue
             rate = None if stage.rate is None else stage.rate(steps[-1])
             current_batch = ahead.result()  # type: ignore[union-attr]
@@ -195,7 +196,7 @@ def minimize(
 
 def _save(path: Path, carry: Any, steps: list[int], run: str) -> None:
     leaves = jax.tree.leaves(carry)
-    # Sorted names are in the leaves' order.
+    # Zero-padded names sort in the order of the leaves.
     arrays = {f"{i:05d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     write_whole(
         path, safetensors.numpy.save(arrays, metadata={"steps": json.dumps(steps), "run": run})
@@ -213,7 +214,7 @@ def _resume(path: Path, carry: Any, stages: int, run: str) -> tuple[list[int], A
     is_same_shape = list(map(np.shape, arrays)) == list(map(np.shape, leaves))
     if not is_same_shape or not 1 <= len(steps) <= stages or metadata.get("run") != run:
         raise InputError(
-            f"{path}: holds another run than the config's; "
+            f"{path}: expected the state of this config's run, got the state of another run; "
             "give another workdir, or delete the file to start again."
         )
     return steps, jax.tree.unflatten(structure, list(map(jnp.asarray, arrays)))

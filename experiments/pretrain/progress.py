@@ -1,4 +1,4 @@
-"""Keeps each step of a training run in a file, shows how far it is, and draws its losses."""
+"""Stores the steps of a training run in a file, shows its progress, and draws its losses."""
 
 import json
 import time
@@ -16,26 +16,26 @@ from batch_calibration.reporting.figures.style import Picture, styled
 from batch_calibration.studies import ScoringProgress
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
-"""The language model's loss: key of a step's row, and what the legend says."""
+"""The language model's loss: its key in a step's row -> its name in the legend."""
 WINDOW = 25
-"""Steps of a running mean."""
+"""Number of steps in a running mean."""
 
 
 class TrainingProgress(ProgressBar):
-    """The bar of a training run, whose steps are also kept in a file; a stopped run adds to it.
+    """A progress bar of a training run that also appends each step to a file.
 
     Args:
-        path: The file, JSON lines.
-        every: After how many steps a line is printed.
-        unit: What a step learns from, in the plural.
+        path: The JSON Lines file.
+        every: Number of steps between printed lines.
+        unit: Name of the training units in the plural, such as "tokens".
     """
 
     def __init__(self, path: Path, every: int, unit: str):
         super().__init__("training", unit)
         self._every = every
-        # Line-buffered: a stop loses no step.
+        # Line-buffered, so that a stopped run loses no step.
         self._file = path.open("a", buffering=1, encoding="utf-8")
-        self._file.write("\n")  # ends a line that a stopped run left incomplete
+        self._file.write("\n")  # ends a line that a stopped run may have left incomplete
         self._last = time.monotonic()
         self._recent: dict[str, list[float]] = {}
 
@@ -44,9 +44,15 @@ class TrainingProgress(ProgressBar):
         super().__exit__(*error)
 
     def step(self, step: int, numbers: Mapping[str, float], done: int, left: int) -> None:
-        """Keep a step's numbers; of all units so many are done and at most so many left.
+        """Stores a step's numbers and updates the bar.
 
-        Every few steps the means of the numbers since the last line are printed.
+        Every few steps it prints the means of the numbers since the last printed line.
+
+        Args:
+            step: number of the step.
+            numbers: name -> number.
+            done: number of finished units.
+            left: maximum number of remaining units.
         """
         step_end = time.monotonic()
         row = {"step": step, "seconds": round(step_end - self._last, 4), **numbers}  # seconds
@@ -55,21 +61,22 @@ class TrainingProgress(ProgressBar):
         for name, number in numbers.items():
             self._recent.setdefault(name, []).append(number)
         self.update(ScoringProgress("training", done, done + left))
-        if step % self._every == 0 or not left:  # the last steps, too, where they fill no line
+        # The last line may cover fewer steps.
+        if step % self._every == 0 or not left:
             means = [f"{k} {sum(recent) / len(recent):.3f}" for k, recent in self._recent.items()]
             self.print(f"step {step}  {'  '.join(means)}")
             self._recent.clear()
 
 
 def read_curve(path: Path) -> list[dict[str, float]]:
-    """The steps of a run, each once: after a stop its last line is torn and some steps repeat."""
+    """Reads the steps of a run in order, without incomplete lines and repeated steps."""
     steps: dict[float, dict[str, float]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             row = json.loads(line)
         except json.JSONDecodeError:
-            continue  # torn by a stop
-        steps[row["step"]] = row  # of repeated steps the later run's
+            continue  # incomplete because the run was stopped
+        steps[row["step"]] = row  # the later of repeated steps
     return [steps[step] for step in sorted(steps)]
 
 
@@ -81,16 +88,16 @@ def draw_curve(
     unit: str = "token",
     tasks: Sequence[str] = (),
 ) -> Figure:
-    """Losses in nats per `unit` against steps, running means over `WINDOW` steps.
+    """Draws losses in nats per `unit` against steps, as running means over `WINDOW` steps.
 
-    `steps` holds `step` and the keys of `losses`, and for some steps the keys of `tasks`, each a
-    thin line; `stage_ends` are the last steps of the stages.
+    Each row of `steps` has the key `step` and the keys of `losses`; some rows have keys of `tasks`,
+    which are drawn as thin lines. `stage_ends` holds the last step of each stage.
     """
     figure = Picture((6, 3), dpi=150)
     axes = figure.subplots()
     colors = ("black",) if tasks else (palette.color("bc"), palette.color("cc"))
     for (key, name), color in zip(losses.items(), colors, strict=False):
-        # Above the tasks' thin lines.
+        # Drawn above the thin lines of the tasks.
         axes.plot(*_smooth(steps, key), color=color, label=name, zorder=3)
     tab20 = colormaps["tab20"].colors  # type: ignore[attr-defined]
     for task, color in zip(tasks, tab20, strict=False):
@@ -98,7 +105,7 @@ def draw_curve(
     for end in stage_ends[:-1]:  # the last one is the end of the curve
         axes.axvline(end, color="#999999", linestyle=":", linewidth=1)
     axes.set_xlim(steps[0]["step"] - 1, steps[-1]["step"])
-    axes.set_ylim(0, 3 if unit == "token" else None)  # nats; the first steps lie above
+    axes.set_ylim(0, 3 if unit == "token" else None)  # nats; cuts off the first steps
     axes.set_xlabel("step" + " (dotted: the next stage begins)" * (len(stage_ends) > 1))
     axes.set_ylabel(f"loss (nats per {unit})")
     if tasks:
@@ -109,9 +116,9 @@ def draw_curve(
 
 
 def _smooth(steps: Sequence[dict[str, Any]], key: str) -> tuple[np.ndarray, Any]:
-    """Steps that have a key, and the running means of its values."""
+    """Returns the steps that have a key, and the running means of its values."""
     at = np.array([row["step"] for row in steps if key in row])
     losses = np.array([row[key] for row in steps if key in row])
     size = min(WINDOW, len(losses))  # a short run has fewer
     smooth = np.convolve(losses, np.ones(size) / size, "valid") if size else losses
-    return at[len(at) - len(smooth) :], smooth  # a mean stands at the last of its steps
+    return at[len(at) - len(smooth) :], smooth  # a mean is drawn at the last of its steps

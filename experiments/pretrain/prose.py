@@ -1,8 +1,9 @@
-"""Generates text that is no task, from which a model learns which words mean the same.
+"""Generates documents outside the tasks, from which a model learns which words are synonyms.
 
-In prose things are said twice in other words, questions are asked and answered, events have
-consequences, and a word's uses in one sense stand together. A thesaurus says of two words or
-phrases whether they mean the same: a label every six tokens.
+Prose has paraphrases, questions with answers, events with consequences, and pairs of uses of a word
+in one sense. A thesaurus lists pairs of words or phrases with a label that shows whether they mean
+the same, about every six tokens. Topics show labeled facts with drawn label words. Copies repeat
+lists of words.
 """
 
 import random
@@ -17,13 +18,13 @@ from experiments.pretrain.grammar.wic import SENSES
 
 
 class Span(NamedTuple):
-    """Characters of a label, or of a word that follows from the text before it.
+    """The character range of a label, or of words that follow from the text before them.
 
     Attributes:
-        begin: The first.
-        stop: Behind the last.
-        label: Which of the document's labels; -1: none.
-        known: True if it follows from the text before it.
+        begin: Index of the first character.
+        stop: Index after the last character.
+        label: The label's index in the document, or -1 for a span without a label.
+        known: True if the span can be predicted from the text before it.
     """
 
     begin: int
@@ -33,21 +34,21 @@ class Span(NamedTuple):
 
 
 def passage(rng: random.Random, most: int) -> tuple[str, list[Span]]:
-    """At most so many lines of one kind, and the spans of what can be told from before."""
+    """Generates at most `most` lines of one kind, and the spans of their predictable endings."""
     line = rng.choices((retold, answered, asked_again, followed, used), (4, 2, 1, 2, 2))[0]
     text, spans = "", list[Span]()
     for _ in range(rng.randint(1, most)):
         opening, ending = line(rng)
         text += ("\n" if text else "") + opening
-        spans.append(Span(len(text), len(text) + len(ending)))  # the opening cannot be told
+        spans.append(Span(len(text), len(text) + len(ending)))  # the opening is not predictable
         text += ending
     return text, spans
 
 
 def retold(rng: random.Random) -> tuple[str, str]:
-    """A fact or two, and the same in other words; now and then in the same."""
+    """Generates one or two facts and their paraphrase, or (one time in four) their repetition."""
     person, (first_form, other_form, _) = rng.choice(world.PEOPLE), world.forms(rng)
-    # Without the pairs that are for test rows.
+    # Without the word pairs that are held out for the test rows.
     topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
     facts = world.facts_of(person, topics, rng)
     link, form = ("Again", first_form) if rng.random() < 0.25 else ("In other words", other_form)
@@ -56,7 +57,7 @@ def retold(rng: random.Random) -> tuple[str, str]:
 
 
 def answered(rng: random.Random) -> tuple[str, str]:
-    """A question and its answer."""
+    """Generates a question and its answer."""
     person = rng.choice(world.PEOPLE)
     fact = world.fact(person, rng.choice(world.topics(person, test=False)), rng)
     question = world.question(person, [fact.topic], rng.randrange(world.FORMS))
@@ -64,7 +65,7 @@ def answered(rng: random.Random) -> tuple[str, str]:
 
 
 def asked_again(rng: random.Random) -> tuple[str, str]:
-    """A question, and the same in other words."""
+    """Generates a question and its paraphrase."""
     person, (first_form, other_form, _) = rng.choice(world.PEOPLE), world.forms(rng)
     topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
     return (
@@ -74,14 +75,14 @@ def asked_again(rng: random.Random) -> tuple[str, str]:
 
 
 def followed(rng: random.Random) -> tuple[str, str]:
-    """What happened, and what came of it."""
+    """Generates an event and its consequence."""
     person = rng.choice(world.PEOPLE)
     events, outcomes = SCRIPTS[rng.choice(allowed(person, sorted(SCRIPTS), test=False))]
     return f"The {person} {rng.choice(events)}. So the {person}", f" {rng.choice(outcomes)}."
 
 
 def used(rng: random.Random) -> tuple[str, str]:
-    """Two uses of a word in one sense."""
+    """Generates two uses of a word in one sense."""
     ambiguous = rng.choice(sorted(SENSES))
     first_person, second_person = rng.sample(allowed(ambiguous, world.PEOPLE, test=False), 2)
     first_use, second_use = rng.sample(rng.choice(SENSES[ambiguous]), 2)
@@ -92,7 +93,7 @@ SAME, OTHER, APART = "same", "different", "unrelated"
 
 
 def thesaurus(rng: random.Random, most: int) -> tuple[str, list[Span]]:
-    """At most so many entries, and the character spans of what they say."""
+    """Generates at most `most` entries, and the character spans of their relations."""
     draw_entry = rng.choices((_words, _uses, _events), (6, 1, 1))[0]
     text, spans = "", list[Span]()
     for _ in range(rng.randint(1, most)):
@@ -108,7 +109,7 @@ def _words(rng: random.Random) -> tuple[tuple[str, str], str]:
     topics = rng.sample(sorted(world.TOPICS), 2)
     meaning_a, *other_meanings = rng.sample(range(world.VALUES), world.VALUES)
     meaning_b = meaning_a if relation == SAME else rng.choice(other_meanings)
-    # Unrelated: of another topic.
+    # Unrelated words come from two topics.
     left_term = rng.choice(world.TOPICS[topics[0]].words[meaning_a])
     right_term = rng.choice(world.TOPICS[topics[relation == APART]].words[meaning_b])
     return (left_term, right_term), relation
@@ -132,7 +133,7 @@ ASK = ("Text: {}\nLabel:", "Sentence: {}\nAnswer:", "{}\nWord:", "Review: {}\nAn
 
 
 def topics(rng: random.Random, most: int) -> tuple[str, list[Span]]:
-    """At most so many facts and the words that stand for their topics, drawn for the document."""
+    """Generates at most `2 * most` facts, each labeled with a word drawn for its topic."""
     kinds = rng.sample(sorted(world.TOPICS), rng.randint(2, len(world.TOPICS)))
     label_names = rng.sample(label_words.TRAINING, len(kinds))
     ask, seen_labels = rng.choice(ASK), set[int]()
@@ -144,14 +145,14 @@ def topics(rng: random.Random, most: int) -> tuple[str, list[Span]]:
         line = f"The {person} {world.phrase(fact, rng.randrange(world.FORMS))}."
         text += ("\n\n" if text else "") + ask.format(line)
         stop = len(text) + len(label_names[label]) + 1
-        spans.append(Span(len(text), stop, label, label in seen_labels))  # known once it was shown
+        spans.append(Span(len(text), stop, label, label in seen_labels))  # known after first use
         text += " " + label_names[label]
         seen_labels.add(label)
     return text, spans
 
 
 def copies(rng: random.Random, most: int) -> tuple[str, list[Span]]:
-    """At most so many lists of words, each said twice."""
+    """Generates at most `most` lists of words, each written twice."""
     text, spans = "", list[Span]()
     for _ in range(rng.randint(1, most)):
         listed = rng.sample(label_words.TRAINING, rng.randint(3, 10))
@@ -170,4 +171,4 @@ Write = Callable[[random.Random, int], tuple[str, list[Span]]]
 GENERATORS: dict[str, Write] = {
     "prose": passage, "thesaurus": thesaurus, "topics": topics, "copies": copies,
 }  # fmt: skip
-"""Text by the name it has in a mix."""
+"""Name in a mix -> generator of the text: `(generator, most)` -> text and spans."""

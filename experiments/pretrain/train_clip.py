@@ -1,4 +1,4 @@
-"""Trains the tiny CLIP on images and captions with the contrastive loss of its batches."""
+"""Trains the tiny CLIP on images and captions with the contrastive loss."""
 
 import json
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from experiments.pretrain import captions
 from experiments.pretrain.optimization import Optimizer, Stage, Step, StepReport, minimize
 
 MEAN, STD = 0.45, 0.25
-"""Of the drawn images' values, 0 to 1, the same for each color."""
+"""Mean and standard deviation of the images' pixel values (0 to 1), for each color channel."""
 
 
 class ImageStage(NamedTuple):
-    """A stage of training: how many steps, on how many pairs, of which image tasks."""
+    """A stage of training: the number of steps, the pairs per step, and the image tasks."""
 
     steps: int
     pairs: int
@@ -40,10 +40,10 @@ class PairBatch(NamedTuple):
 
 
 def loss(model: clip.Model, batch: PairBatch) -> tuple[jax.Array, jax.Array]:
-    """Symmetric cross-entropy in nats (Radford et al. 2021, figure 3), and the accuracy.
+    """Computes the symmetric cross-entropy in nats (Radford et al. 2021, figure 3), and accuracy.
 
-    A caption of several images is one choice for an image, and right for each of them:
-    `log p(caption | image)` counts it once, `log p(image | caption)` sums over them.
+    Several images of a batch may have the same caption. It is one class in
+    `log p(caption | image)`, and `log p(image | caption)` sums over its images.
     """
     pixels = (jnp.asarray(batch.pixels).astype(jnp.float32) / 255 - MEAN) / STD
     tokens = jnp.asarray(batch.tokens)
@@ -52,7 +52,7 @@ def loss(model: clip.Model, batch: PairBatch) -> tuple[jax.Array, jax.Array]:
     texts /= jnp.linalg.norm(texts, axis=-1, keepdims=True)
     logits = model.scale * images @ texts.T
     same_caption = jnp.all(tokens[:, None] == tokens, axis=-1)  # [b, b]
-    # Of rows with the same caption, `own` is the first.
+    # `own` is the index of the first row with the same caption.
     index, own = jnp.arange(len(logits)), jnp.argmax(same_caption, axis=1)
     choices = jnp.where(own == index, logits, -jnp.inf)  # each caption is one choice
     to_caption = jax.nn.log_softmax(choices)[index, own]
@@ -72,21 +72,21 @@ def train(
     save_every: int,
     report: Callable[[StepReport], None],
 ) -> clip.Model:
-    """Train from scratch, or from `state_file` where an earlier run left one; hand back the model.
+    """Trains from scratch, or resumes from `state_file` if it exists, and returns the model.
 
-    Step `i` sees the pairs that `(seed, i)` names, so a resumed run sees what an unbroken one does.
+    The batch of step `i` depends only on `(seed, i)`, so a resumed run sees the same batches.
     """
     graph, params = nnx.split(clip.Model(config, rngs=nnx.Rngs(seed)))
     # The stage of each step.
     schedule = [*chain.from_iterable(repeat(stage, stage.steps) for stage in stages)]
     padded = Tokenizer.from_str(tokenizer.to_str())
     padded.enable_truncation(config.positions)
-    # Lengths in steps of 8: fewer programs.
+    # Padding to multiples of 8 limits the number of compiled programs.
     padded.enable_padding(pad_id=tokenizer.token_to_id(END), pad_to_multiple_of=8)
 
     def batch(_: int, index: int) -> PairBatch:
         _, pairs, tasks = schedule[index]
-        # The 0 is for training; captions of the vocabulary are drawn by [seed, 1].
+        # 0 is the training stream; the captions for the vocabulary are drawn from [seed, 1].
         pixels, texts = captions.caption_batch(
             np.random.default_rng([seed, 0, index]), pairs, tasks
         )
@@ -106,7 +106,7 @@ def train(
 
 
 def write(directory: Path, model: clip.Model, config: clip.Config, tokenizer: Tokenizer) -> None:
-    """Write a Hugging Face directory: config, weights, tokenizer, and how images are prepared."""
+    """Writes a Hugging Face directory: config, weights, tokenizer, and image preprocessing."""
     weights.save(directory, model, clip.FAMILY, nested(config, tokenizer))
     tokenizer.save(str(directory / "tokenizer.json"))
     edge = config.vision_image_size
@@ -136,7 +136,7 @@ def write(directory: Path, model: clip.Model, config: clip.Config, tokenizer: To
 
 
 def nested(config: clip.Config, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Content of `config.json`: the keys of each tower under its name."""
+    """Builds the content of `config.json`, with the keys of each tower under its name."""
     end = tokenizer.token_to_id(END)
     raw: dict[str, Any] = {"model_type": "clip", "architectures": ["CLIPModel"]}
     for key, setting in asdict(config).items():

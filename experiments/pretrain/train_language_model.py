@@ -1,4 +1,4 @@
-"""Trains the mini language model on next tokens: deterministic by seed, resumable."""
+"""Trains the mini language model; runs are deterministic by seed and can be resumed."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -27,23 +27,24 @@ Frozen = Literal["", "words", "all but the added layers"]
 
 
 class TextStage(NamedTuple):
-    """A stage of training: on which text, how long, how fast.
+    """A stage of training: its text, length and learning rate.
 
     Attributes:
-        steps: How many at most.
-        rows: Packed sequences a step.
-        length: Tokens a sequence.
-        recipe: What the documents are.
-        rate: Learning rate of the first step, and after `steps`; linear between.
-        gate: Tasks, and nats: the stage is over as soon as each task's label loss over the last
-            `WINDOW` steps is lower, and training stops where `steps` are not enough. None: the
-            stage is over after `steps`.
-        label_weight: Of a label's token in the loss; any other's is 1.
-        grown_to: Layers of the network from this stage on, two more than before, which may be once;
-            0: as many as before.
-        guidance: Weight of the losses that show the added layers where to look: the first to the
-            token before, the second, ahead of a label, to where that label stands already.
-        frozen: What this stage does not change.
+        steps: Maximum number of steps.
+        rows: Packed sequences per step.
+        length: Tokens per sequence.
+        recipe: Distribution of the documents.
+        rate: Learning rates at the first step and after `steps` steps; linear in between.
+        gate: Tasks and a threshold in nats. The stage ends as soon as the label loss of each task
+            over the last `WINDOW` steps is below the threshold; training stops with an error if
+            `steps` steps do not reach it. None: the stage ends after `steps` steps.
+        label_weight: Weight of label tokens in the loss; other tokens have weight 1.
+        grown_to: Number of layers from this stage on. Only one stage may add layers, and it has to
+            add two. 0: no layers are added.
+        guidance: Weight of the attention losses of the added layers. They guide the first added
+            layer to the previous token, and the second, before a label, to earlier occurrences of
+            that label.
+        frozen: Parameters that this stage does not change.
     """
 
     steps: int
@@ -62,14 +63,13 @@ class Hyperparameters(NamedTuple):
     """Settings that all stages share.
 
     Attributes:
-        warmup: Steps over which the first stage's rate rises to its own.
-        weight_decay: AdamW's.
-        b2: AdamW's.
-        clip: The largest norm of a gradient.
-        spread: Standard deviation of the first weights; GPT-2's 0.02 is meant for six times the
-            width.
-        read: Share of the positions whose next token is predicted: positions of labels, and others
-            at random, which are weighted for the rest.
+        warmup: Warm-up steps of the learning rate, in the first stage and after adding layers.
+        weight_decay: Weight decay of AdamW.
+        b2: Decay rate of AdamW's second moments.
+        clip: Maximum global norm of the gradient.
+        spread: Standard deviation of the initial weights; GPT-2's 0.02 fits networks of six times
+            the width.
+        read: Share of the positions in the loss (see `make_train_batch`).
     """
 
     warmup: int = 150
@@ -81,11 +81,12 @@ class Hyperparameters(NamedTuple):
 
 
 def init_model(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
-    """A network before training; its positions are the sinusoids of Vaswani et al. (2017, 3.5).
+    """Initializes a network, with position embeddings from Vaswani et al. (2017, 3.5).
 
-    Of these "two tokens before" is one linear map at every position, so a head that has learned to
-    attend there from one position has learned it for all. From random positions each is learned by
-    itself, which is slower where texts hold several examples (docs/mini.md).
+    With these sinusoids a shift by a number of tokens is the same linear map at every position, so
+    a head that learns to attend two tokens back at one position has learned it for all positions.
+    From random position embeddings each position is learned separately, which is slower on texts of
+    several examples (docs/mini.md).
     """
     model = gpt2.Model(config, rngs=nnx.Rngs(seed))
     scaled = [model.embed.embedding]
@@ -93,7 +94,7 @@ def init_model(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
         linears = block.attention.qkv, block.attention.out, block.mlp.fc, block.mlp.proj
         scaled += [linear.kernel for linear in linears]
     for weights in scaled:
-        weights[...] = weights[...] * (spread / 0.02)  # linear layers begin at 0.02
+        weights[...] = weights[...] * (spread / 0.02)  # they are initialized with 0.02
     half = config.n_embd // 2
     angles = np.arange(config.n_positions)[:, None] * 1e4 ** (-np.arange(half) / half)
     waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1) * spread * 2**0.5
@@ -112,14 +113,17 @@ def train(
     save_every: int,
     report: Callable[[StepReport], None],
 ) -> tuple[gpt2.Model, list[int]]:
-    """Train from scratch, or from `state_file` where an earlier run left one, on all devices.
+    """Trains on all devices from scratch, or resumes from `state_file` if it exists.
 
-    Step `i` of stage `k` sees the batch that `(seed, k, i)` names, so a resumed run sees what an
-    unbroken one does. Hands back the model and how many steps each stage took.
+    The batch of step `i` of stage `k` depends only on `(seed, k, i)`, so a resumed run sees the
+    same batches.
+
+    Returns:
+        The model, and the number of steps of each stage.
 
     Raises:
-        InputError: rows that the devices cannot share, a gate of a task outside its stage or that
-            did not open, or a state of another run.
+        InputError: the stages cannot be trained (see `check_stages`), a stage does not reach its
+            gate's threshold, or the state belongs to another run.
     """
     devices, names = jax.device_count(), documents.names(tasks)
     check_stages(stages, raw_config, devices)
@@ -151,11 +155,12 @@ def train(
             model = add_layers(model, config, stages[first].grown_to, hyperparameters.spread, seed)
             state_file = state_file.with_stem(f"{state_file.stem}-{len(model.blocks)}-layers")
         graph, params = nnx.split(model)
-        # All but steps and gates, which may be changed where one did not open.
+        # Steps and gates are excluded from the run's identity: a user may change them and resume
+        # after a stage did not reach its threshold.
         fixed_stages = [stage._replace(steps=0, gate=None) for stage in stages[:last]]
         schedules = []
         for k, text_stage in enumerate(stages[first:last], first):
-            # Layers from `added` on are new: a stage may change them alone.
+            # Layers from `added` on are new; a stage may freeze all other parameters.
             changed = _changed(text_stage, params, added or 0)
             schedules.append(_stage(k, text_stage, hyperparameters.warmup, metric_names, changed))
         params, taken = minimize(
@@ -176,7 +181,7 @@ def _loss(
 
 
 def networks(stages: Sequence[TextStage]) -> list[tuple[int, int]]:
-    """Stages that train the same network: the first, and the one behind the last."""
+    """Groups the stages by network: for each, the first stage and the one after its last."""
     grows = [k for k, stage in enumerate(stages) if k == 0 or stage.grown_to]
     return list(pairwise([*grows, len(stages)]))
 
@@ -184,7 +189,7 @@ def networks(stages: Sequence[TextStage]) -> list[tuple[int, int]]:
 def add_layers(
     model: gpt2.Model, config: gpt2.Config, layers: int, spread: float, seed: int
 ) -> gpt2.Model:
-    """The network with further blocks behind its last one, so many in all."""
+    """Returns a copy of the network with new blocks after its last one, `layers` in total."""
     grown = init_model(replace(config, n_layer=layers), spread, seed)
     for shared_part in ("embed", "position_embedding", "ln"):
         nnx.update(getattr(grown, shared_part), nnx.state(getattr(model, shared_part)))
@@ -194,12 +199,15 @@ def add_layers(
 
 
 def _changed(stage: TextStage, params: Any, before: int) -> Any:
-    """1 for each array that a stage changes, 0 for one that it leaves as it is."""
+    """Maps each parameter array to 1 if the stage trains it, or 0 if it is frozen.
+
+    Blocks from `before` on are the added ones.
+    """
 
     def changes(path: tuple[Any, ...], _: Any) -> float:
         names: list[Any] = [getattr(key, "key", None) for key in path]
         if stage.frozen == "words":
-            return float("embed" not in names)  # token embeddings, which read too
+            return float("embed" not in names)  # token embeddings, shared with the unembedding
         if stage.frozen:
             return float("blocks" in names and names[1] >= before)
         return 1.0
@@ -208,23 +216,27 @@ def _changed(stage: TextStage, params: Any, before: int) -> Any:
 
 
 def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], devices: int) -> None:
-    """Refuse stages that cannot be trained, before anything is made of them."""
+    """Checks that the stages can be trained on this number of devices.
+
+    Raises:
+        InputError: a stage has a wrong length, layers, freezing, text, rows or gate.
+    """
     if not stages:
-        raise InputError(key="stages", expected="one stage at least", got="none")
+        raise InputError(key="stages", expected="at least one stage", got="none")
     positions, layers = raw_config["n_positions"], [raw_config["n_layer"]]
     for number, stage in enumerate(stages, 1):
         if max(stage.length, stage.recipe.reach) > positions:
             raise InputError(
-                f"stage {number}: its length of {stage.length} tokens and reach of "
-                f"{stage.recipe.reach} must be within config.positions = {positions}; "
-                "raise the positions or shorten the stage."
+                f"stage {number}: length = {stage.length} tokens and reach = "
+                f"{stage.recipe.reach} must be at most config.positions = {positions}; "
+                "raise the positions, or lower length and reach."
             )
         if stage.grown_to not in (0, layers[-1] + 2) or (stage.grown_to and len(layers) > 1):
             raise InputError.at(
                 f"stage {number}",
                 f"grown_to to be 0 or, once, {layers[0] + 2}",
                 stage.grown_to,
-                f"two layers are added to the {layers[0]} of config.layers",
+                f"a stage adds two layers to config.layers = {layers[0]}",
             )
         layers += [stage.grown_to] if stage.grown_to else []
         if stage.frozen not in get_args(Frozen):
@@ -233,8 +245,8 @@ def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], device
             )
         if (stage.guidance or stage.frozen.startswith("all")) and len(layers) == 1:
             raise InputError(
-                f"stage {number}: its guidance or what it freezes asks for added layers, and none "
-                f"were added; give it grown_to={layers[0] + 2}."
+                f"stage {number}: its guidance or frozen needs added layers, but no stage so far "
+                f"adds layers; give it grown_to={layers[0] + 2}."
             )
         for task, _ in stage.recipe.mix:
             if task in prose.GENERATORS:
@@ -245,31 +257,31 @@ def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], device
                 )
             if (easiest_grade := suite.easiest(task)) > stage.recipe.hardest:
                 raise InputError(
-                    f"stage {number}: {task} has no example as easy as hardest = "
-                    f"{stage.recipe.hardest}; its easiest is of grade {easiest_grade}."
+                    f"stage {number}: {task} has no example of grade hardest = "
+                    f"{stage.recipe.hardest} or lower; give at least {easiest_grade}."
                 )
         if stage.rows % devices:
             raise InputError(
-                f"stage {number}: {stage.rows} rows cannot be shared by {devices} devices; give "
-                f"a multiple of {devices}, or (on a CPU) another config.cpu_devices."
+                f"stage {number}: rows = {stage.rows} is no multiple of the {devices} devices; "
+                f"give a multiple of {devices}, or (on a CPU) another config.cpu_devices."
             )
         shares = dict(stage.recipe.mix) | dict.fromkeys(GUIDED, stage.guidance)
         for task in stage.gate[0] if stage.gate else ():
             if not shares.get(task):
                 raise InputError(
-                    f"stage {number}: its gate asks for {task}, which its mix has not; "
-                    f"there is: {', '.join(shares)}."
+                    f"stage {number}: its gate names {task}, which is not in its mix; "
+                    f"the mix has: {', '.join(shares)}."
                 )
 
 
 def _stage(
     number: int, text: TextStage, warmup: int, names: list[str], changed: Any = 1.0
 ) -> Stage:
-    """The schedule of a stage: its rate for each array, and when it is over."""
+    """Builds the schedule of a stage: the learning rate of each array, and the end of the stage."""
 
     def rate(step: int) -> Any:
         begin, end = text.rate
-        new = number == 0 or text.grown_to  # warms up anew
+        new = number == 0 or text.grown_to  # a new network warms up again
         warm = min(1.0, (step + 1) / warmup) if new and warmup else 1.0
         rate_now = warm * (begin + (end - begin) * step / text.steps)
         return jax.tree.map(lambda share: np.float32(rate_now * share), changed)
@@ -283,9 +295,9 @@ def _stage(
         high = [f"{task} {mean:.3f}" for task, mean in means.items() if not mean < nats]
         if high and step >= text.steps:
             raise InputError(
-                f"stage {number + 1}: after {step} steps the label loss of the last {WINDOW} is "
-                f"{', '.join(high)}, expected below {nats:g}; the state is kept: raise the "
-                "stage's steps in the config and start again, it goes on where it was."
+                f"stage {number + 1}: after {step} steps the label loss over the last {WINDOW} is "
+                f"{', '.join(high)}, expected below {nats:g}; the state is saved: raise the "
+                "stage's steps in the config and start again to resume the run."
             )
         return not high
 

@@ -15,15 +15,18 @@ from experiments.pretrain.documents import END, Recipe, written
 def train_tokenizer(
     tasks: dict[str, Task], recipe: Recipe, size: int, texts: int, seed: int
 ) -> Tokenizer:
-    """Learn `size` tokens from `texts` documents; bytes come first, then merges, then the end."""
+    """Trains a tokenizer of `size` tokens on `texts` documents.
+
+    The vocabulary holds the 256 bytes, the merges and the end token.
+    """
     rng = random.Random(f"{seed}/vocabulary")
     tokenizer = Tokenizer(models.BPE())
-    # Prompts bring their spaces.
+    # Prompts contain all of their spaces, so the tokenizer adds none.
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        # Every byte, so that any text can be encoded.
+        # All bytes, so that any text can be encoded.
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         special_tokens=[END],
         show_progress=False,
@@ -34,8 +37,8 @@ def train_tokenizer(
 
 
 def train_clip_tokenizer(size: int, texts: int, seed: int) -> Tokenizer:
-    """CLIP's tokenizer with merges learned from `texts` captions, of at most `size` tokens."""
-    # 1: not the draws of training
+    """Trains CLIP's tokenizer, with at most `size` tokens, on `texts` captions."""
+    # Stream 1 of the seed; training draws from stream 0.
     _, corpus = captions.caption_batch(np.random.default_rng([seed, 1]), texts)
     learner = tokenizer_files.build([])
     learner.model = models.BPE(end_of_word_suffix=tokenizer_files.WORD)
@@ -44,5 +47,5 @@ def train_clip_tokenizer(size: int, texts: int, seed: int) -> Tokenizer:
     )
     learner.train_from_iterator(corpus, trainer)
     merges = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]
-    # What the vocabulary without merges leaves.
+    # As many merges as the vocabulary without merges leaves room for.
     return tokenizer_files.build(merges[: size - tokenizer_files.build([]).get_vocab_size()])

@@ -105,7 +105,7 @@ def test_permuted_rows_and_columns_give_the_same_or_a_sentence(door, index, rows
     except InputError as error:
         # Only where the index does not tell which rows belong together.
         assert index in ("counting", "pairs") and any(row != rows[0] for row in rows)
-        assert ".to_numpy() if rows belong together by place" in error.remedy
+        assert ".to_numpy() if rows belong together by position" in error.remedy
         return
     np.testing.assert_allclose(got, expected, atol=2e-5)
 

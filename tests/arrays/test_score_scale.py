@@ -126,7 +126,7 @@ KINDS = {
     "a row of 1.01": (ONE_OFF, *SHARES),
     "a probability of 1.0001": (beside(1.0001, 0, 0), *SHARES),
     "a dust of -1e-17": (beside(1.0, -1e-17, 0), *SHARES),
-    "an odd row": (beside(-9.0, 4, 0), "sum to about 1 (row 60 not), which are", "from_probs=True"),
+    "an odd row": (beside(-9.0, 4, 0), "sum to about 1 (not row 60), which are", "from_probs=True"),
     "bfloat16": (softmax_of(jnp.bfloat16, PROBS), *SHARES),
     "percentages": (100 * PROBS, "which are percentages", "divide them by 100"),
     "rounded percentages": ((100 * PROBS).round(), "which are percentages", "divide them by 100"),
@@ -256,7 +256,7 @@ def test_numbers_in_place_of_missing_scores_are_noted(tmp_path):
     np.save(tmp_path / "t.npy", zeros)
     (table,) = read(tmp_path / "t.npy", Reading())
     (note,) = table.blocks["test"].spec["notes"]
-    assert note.startswith("Scores of 0 next to likely labels may stand for labels that were")
+    assert note.startswith("Scores of 0 next to likely labels may mean labels that were")
     for plain in (LOGS, LOGS.round(), 40 * LOGS, LOGITS - 30, LOGS - LOGS.max(1, keepdims=True)):
         calibrate(plain)  # warnings are errors
 
@@ -328,7 +328,7 @@ GOLD = PROBS.argmax(axis=1)
 
 def test_right_labels_that_speak_against_the_scores_raise_a_question():
     against = -LOGS - 20
-    question = "Are these losses, of which the lowest is the best"
+    question = "Are these losses, where the lowest is the best"
     assert question in diagnose(against, GOLD).sentences()[-1]
     assert question in recommend(against, labeled=against, labels=GOLD).reason[-1]
     with pytest.warns(UserWarning, match="labels: The highest score is right for"):

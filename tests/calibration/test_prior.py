@@ -51,7 +51,7 @@ def test_labels_of_a_file_are_counted(ending, tmp_path, capsys):
     assert first.shares == pytest.approx(SHARES) and first.counts == (30, 9)
     assert second.shares == pytest.approx(SHARES[::-1])
     assert first.options == {"target_prior": first.shares, "counts": (30, 9)}
-    assert "39 labels were counted, and" in capsys.readouterr().err
+    assert "39 labels were counted; shares" in capsys.readouterr().err
     prior.read_shares(f"{write_labels(path, 6 * GOLD)}:kind", [NAMES])
     assert not capsys.readouterr().err
 

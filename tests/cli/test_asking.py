@@ -136,11 +136,11 @@ def test_json_lines_and_other_columns_are_read(tmp_path):
     ("flags", "sentence"),
     [
         (["--labels=yes"], "--labels: expected two or more different labels"),
-        (["--labels=id,no"], "no column of the output"),
+        (["--labels=id,no"], "names that differ from the output's columns"),
         (["--labels=yes,no"], "got 'negative', which names no label"),
         (["--prompt=prompts"], "did you mean 'prompt'"),
         (["--output=scores.txt"], "expected a .csv file"),
-        (["--ids=gold"], "expected an id of its own; got 'negative' again"),
+        (["--ids=gold"], "expected a unique id; got 'negative' again"),
         (["--api_scores=tops"], "--api_scores"),
         (["--server=nowhere"], "--server: expected an address"),
     ],

@@ -105,7 +105,7 @@ def test_without_right_labels_nothing_is_said_of_accuracy(tmp_path, capsys, said
     assert "Accuracy" not in stdout and "No right label is known" in stdout
     run("report", path, "--ids=id", f"--output={tmp_path / 'r.html'}")
     assert "No right label is known" in (tmp_path / "r.html").read_text()
-    assert "none of its 60 test rows has a gold label" in said("compare", path, code=2).err
+    assert "all 60 test rows lack a gold label" in said("compare", path, code=2).err
 
 
 def test_scores_come_in_and_go_out_by_pipes(table):
@@ -267,8 +267,14 @@ def test_figures(table, tmp_path, ending):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["data", "--all"], "data is gone: batch-calibration show --tasks=NAME --data=DIR shows"),
-        (["prepare_data"], "prepare_data is gone: rows are read from files directly"),
+        (
+            ["data", "--all"],
+            "data was removed: batch-calibration show --tasks=NAME --data=DIR shows",
+        ),
+        (
+            ["prepare_data"],
+            "prepare_data was removed: score --data=DIR reads rows directly from files",
+        ),
         (["calibrat", "x.csv"], "no command named 'calibrat'; did you mean 'calibrate'"),
         (["calibrate", "{}", "--golt=gold"], "did you mean --gold?"),
         (["calibrate", "nix.csv"], "nix.csv: expected a file of scores; got none"),
@@ -287,13 +293,13 @@ def test_figures(table, tmp_path, ending):
         (["score", "--workdir=W", "--shots=two"], "--shots: expected a whole number; got 'two'"),
         (["score", "--workdir=W"], "the sweep has no context; give at least one task in --tasks"),
         (["score"], "the following arguments are required: --workdir"),
-        (["tables", "--workdir=W"], "got no scores/ in it: run batch-calibration score first"),
+        (["tables", "--workdir=W"], "got no folder scores/: run batch-calibration score first"),
         (["calibrate"], "expected files of scores, or --workdir=DIR of a study, and not both"),
         (["report", "{}", "--workdir=W"], "expected files of scores, or --workdir=DIR"),
         (["calibrate", "{}", "--floor=-9"], "--floor goes with --workdir=DIR of a study"),
         (["calibrate", "--workdir=W", "--prior=1,2"], "--prior goes with files of scores"),
         (["sweep", "--workdir=W", "--workers=0"], "--workers: expected 1 or more; got 0"),
-        (["sweep", "--workdir=W", "--partition=x"], "--launcher=local has no such option"),
+        (["sweep", "--workdir=W", "--partition=x"], "--launcher=local does not take it"),
     ],
 )
 def test_mistakes_are_answered_by_a_sentence(
@@ -310,7 +316,7 @@ def test_estimated_shares_need_labels(tmp_path, said):
     text, *_ = lines_of(np.random.default_rng(1), gold=False)
     (tmp_path / "s.csv").write_text(text)
     refusal = said("calibrate", tmp_path / "s.csv", "--ids=id", "--prior=estimated", code=2).err
-    assert "unlabeled rows cannot tell their shares from the bias" in refusal
+    assert "label shares cannot be separated from the bias" in refusal
 
 
 def test_missing_labels_have_a_range(tmp_path, capsys, said):
@@ -377,7 +383,7 @@ def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypa
     refusal = said(
         "calibrate", parquet(tmp_path, *table[1:]), "--gold=gold", "--labels=no,yes", code=2
     ).err
-    assert "60 rows are more than a table in memory" in refusal
+    assert "60 rows are too many for a table in memory" in refusal
 
 
 def test_one_row_and_a_label_never_predicted(tmp_path, said):
@@ -392,7 +398,7 @@ def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys, said):
     stdout = said("recommend", path, *GIVEN).out
     recommendation = recommend(scores.round(6), label_names=("no", "yes"))
     assert all(" ".join(sentence.split()) in stdout for sentence in recommendation.reason)
-    assert "which the recommendation did not see" in stdout
+    assert "not used by the recommendation" in stdout
     assert "--prior=0.7,0.3" in said("recommend", path, *GIVEN, "--prior=0.7,0.3").out
     (tmp_path / "few.csv").write_text(lines_of(np.random.default_rng(5), n=19)[0])
     run("recommend", tmp_path / "few.csv", *GIVEN)
@@ -400,9 +406,9 @@ def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys, said):
     assert "leave the scores as they are" in " ".join(stdout.split())
     assert stdout.count("--method") == 1 and "calibrate FILE --method=bc\n" in stdout
     stdout = said("recommend", tmp_path / "few.csv", *GIVEN, f"--labeled={path}").out
-    assert "60 labeled rows" in stdout and "Labeled rows, each judged by what the others" in stdout
+    assert "60 labeled rows" in stdout and "Labeled rows: cross-validated accuracy" in stdout
     refusal = said("recommend", path, f"--probe={path}", code=2).err
-    assert "--probe: its methods are measured on labeled rows" in refusal
+    assert "--probe: its methods are evaluated on labeled rows" in refusal
 
 
 def test_recommendations_of_many_contexts_are_rows_of_a_table(tmp_path, said):
@@ -414,7 +420,7 @@ def test_recommendations_of_many_contexts_are_rows_of_a_table(tmp_path, said):
         (tmp_path / f"part-{i}.csv").write_text("\n".join(["no,yes,gold", *rows]))
     stdout = said("recommend", tmp_path / "part-*.csv", "--gold=gold").out
     assert "Recommended, of 4 contexts: bc_empirical_bayes in 3; leave it in 1." in stdout
-    assert "If it is followed: 4 contexts, 199 rows" in stdout
+    assert "If you follow it: 4 contexts, 199 rows" in stdout
     stdout = said("diagnose", tmp_path / "part-*.csv", "--gold=gold").out
     assert "Recommended, of 4 contexts: " in stdout
 

@@ -69,7 +69,7 @@ def test_labels_named_as_columns_keep_their_scores(named_as_columns, tmp_path, e
     assert reread.label_names == ("gold", "row", "prediction")
     assert reread.blocks["test"].labels.tolist() == [i % 3 for i in range(20)]
     notes = " ".join(capsys.readouterr().err.split())
-    assert ("what the column holds in 'gold_'" in notes) == (ending != "npz")
+    assert ("the column is renamed 'gold_'" in notes) == (ending != "npz")
 
 
 def test_labels_named_as_columns_are_compared_and_reported(named_as_columns, tmp_path, capsys):
@@ -124,7 +124,7 @@ def test_a_prior_by_place_needs_one_order(two_orders, tmp_path, capsys):
     for text in ("0.9,0.1", tmp_path / "shares.txt"):
         with pytest.raises(SystemExit):
             cli.run(["calibrate", *two_orders, f"--prior={text}", f"--output={tmp_path / 'o.csv'}"])
-        assert "the labels no, yes and the labels yes, no" in (stderr := capsys.readouterr().err)
+        assert "different labels: no, yes and yes, no" in (stderr := capsys.readouterr().err)
         assert "write them as no=0.5,yes=0.5" in stderr and not (tmp_path / "o.csv").exists()
 
 

@@ -100,7 +100,7 @@ def test_a_second_run_scores_nothing_and_a_lost_context_is_scored_alone(program,
     workdir = tmp_path / "w"
     shutil.copytree(scored, workdir)
     process = program("score", SMOKE, f"--workdir={workdir}")
-    assert "0 rows scored" in process.stdout and "259 were there already" in process.stdout
+    assert "0 rows scored" in process.stdout and "259 were already stored" in process.stdout
     lost = sorted((workdir / "scores").iterdir())[0]
     before = lost.read_bytes()
     lost.unlink()
@@ -135,7 +135,7 @@ WRONG = [
     ("score", f"{MINI}:smoke --config.shots=40", "the model has 576"),
     ("score", "--config=", "--config=: expected a Python file; got none"),
     ("score", "--config=configs", "--config=configs: expected a Python file; got none"),
-    ("score", "--config=configs/minni.py --config.shots=1", "name one, such as"),
+    ("score", "--config=configs/minni.py --config.shots=1", "use one, such as"),
     ("score", "--config=configs/train_mini.py", "There is no setting named"),
     ("score", "--config configs/mini.py --config.shot=4", "did you mean --shots?"),
     ("score", f"{MINI} --plugin=own.py", "--plugin=own.py: expected a Python file; got none"),
@@ -174,7 +174,7 @@ def test_one_broken_table_is_named_and_the_others_are_calibrated(program, scored
     broken = sorted((workdir / "scores").iterdir())[0]
     broken.write_bytes(broken.read_bytes()[:100])
     process = program("calibrate", f"--workdir={workdir}", code=2)
-    assert broken.name in process.stderr and "a whole score table" in process.stderr
+    assert broken.name in process.stderr and "a complete score table" in process.stderr
     assert len(list((workdir / "records").iterdir())) == 1
 
 
@@ -195,7 +195,10 @@ SWEEP = "import ml_collections as m\ndef get_config(): return m.ConfigDict({})\n
         ("def get_config(): return []", "expected a dict from get_config"),
         ("def get_config(): return {}['x']", "get_config fails with KeyError('x')"),
         (SWEEP.format({"shotz": 1}, "return []"), "no setting named 'shotz'; did you mean 'shots'"),
-        (SWEEP.format({"shots": 1}, "return [3]"), "expected dicts as of configs/base.py from sw"),
+        (
+            SWEEP.format({"shots": 1}, "return [3]"),
+            "expected dicts from sweep, as in configs/base.py",
+        ),
         (SWEEP.format({"data": "mini"}, "return [{'task': 'sst2', 'model': 'x'}]"), "sets model"),
     ],
 )

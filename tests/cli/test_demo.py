@@ -51,7 +51,7 @@ def test_a_demo_leaves_other_files_alone(files, tmp_path, monkeypatch, capsys):
     (tmp_path / "demo.csv").write_text("mine")
     with pytest.raises(SystemExit):
         cli.run(["demo", f"--output={tmp_path}"])
-    assert "demo.csv: expected no other file of this name" in capsys.readouterr().err
+    assert "demo.csv: expected no file with this name and other content" in capsys.readouterr().err
     assert contents(tmp_path) == {tmp_path / "demo.csv": b"mine"}
 
 

@@ -55,7 +55,7 @@ def test_without_slurm_one_sentence(studies, tmp_path, monkeypatch, refuses):
 
 
 RAY = "--launcher=ray"
-HAS = "has no such option; leave it out. It has --gpus, --processes, --grace"
+HAS = "does not take it; leave it out. It takes --gpus, --processes, --grace"
 
 
 @pytest.mark.parametrize(

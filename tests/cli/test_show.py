@@ -19,7 +19,7 @@ def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
     assert "label negative: ' negative'\nlabel positive: ' positive'" in stdout
     sizes = "test: 40, cc: 3, dc: 20, labeled: 32, cc_original: 3, dc_original: 20, pmi: 1, looc: 2"
     for block in sizes.split(", "):
-        assert f"--- block {block} rows; learned from by " in stdout
+        assert f"--- block {block} rows; read by " in stdout
     assert "\n\nReview: N/A\nSentiment:|\n" in stdout
     assert stdout.count("[mini/sst2/validation/") == 2 and stdout.count("[dc/0/") == 2
     assert "'ĠnegativeX'" not in stdout and "| 'Ġnegative'  (' negative')" in stdout

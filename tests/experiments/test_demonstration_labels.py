@@ -346,7 +346,7 @@ def test_the_verdict_needs_every_task():
     few = one_study(records("sst2", 270, 265, seeds=2) + records("rte", 265, 270, seeds=2))
     assert "Reads its demonstrations: no." in reading.verdict(few)
     wide = one_study([*records("sst2", 180, 160, seeds=1)[:1], *FLIPPED_DRAWS])
-    assert "cannot be told, for seeds or rows are too few." in reading.verdict(wide)
+    assert "unknown, because seeds or rows are too few." in reading.verdict(wide)
     assert reading.judge(one_study(records("sst2", 270, None, 240, 60))) == "yes"
     nothing = one_study(records("sst2", 270, None, 240) + RANDOM)
     assert reading.verdict(nothing) == ""

@@ -100,8 +100,8 @@ def test_every_item_is_drawn_and_says_where(page):
         assert f"{name}.{endings[0]}" in entry
     stems = {name.split(".")[0] for name in files}
     assert stems == {item.number.lower().replace(" ", "-") for item in paper.ITEMS} | {"paper"}
-    assert "lacks MNLI, MRPC" in next(entry for entry in entries if entry.startswith("Table 4 "))
-    assert entries[-1].startswith("19 of 22 are whole")
+    assert "needs MNLI, MRPC" in next(entry for entry in entries if entry.startswith("Table 4 "))
+    assert entries[-1].startswith("19 of 22 are complete")
 
 
 def test_no_two_texts_of_a_figure_overlap(workdir):
@@ -127,7 +127,7 @@ def test_files_written_again_are_the_same(workdir, page, tmp_path):
 def test_the_page_says_where_the_paper_has_another_setting(page):
     text = page[1]["paper.md"].decode()
     assert text.count("## ") == len(paper.ITEMS)
-    assert "The paper's numbers are of PaLM 2-S and 2-L, 1 shot; these are of another" in text
+    assert "The paper's numbers are for PaLM 2-S and 2-L, 1 shot; these are for another" in text
     assert "![Decision boundaries" in text and "](figure-10.png)" in text
 
 
@@ -152,7 +152,7 @@ def test_what_lacks_is_said_with_commands(program, planted, tmp_path):
     store.put(ScoreTable(details, TASKS["sst2"].label_names, {"test": block}))
     calibrate_store(store, ("icl", "bc"))
     stdout = program("paper", f"--workdir={tmp_path}").stdout
-    assert "Table 2    13 tasks, two sizes of model\n    lacks two models:\n" in stdout
+    assert "Table 2    13 tasks, two sizes of model\n    needs two models:\n" in stdout
     assert (
         "    python -m experiments.score --config=configs/zero_shot.py --config.model=DIR "
         f"--config.data=DATA --workdir={tmp_path}\n"
@@ -173,8 +173,8 @@ def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
     assert [(record.context.task, record.context.shots) for record in records] == [("sst2", 1)]
     wrong = program("calibrate", f"--workdir={tmp_path}", "--tasks=sst2,cb", "--shots=4", code=2)
     assert (
-        f"workdir {tmp_path}: no score table is of sst2, cb, 4 shots; run batch-calibration score "
-        "first, or ask for others." in wrong.stderr
+        f"workdir {tmp_path}: no score tables of sst2, cb, 4 shots; run batch-calibration score "
+        "first, or choose other tasks or shots." in wrong.stderr
     )
 
 

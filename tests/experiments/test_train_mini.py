@@ -79,7 +79,7 @@ def test_a_gate_asks_for_the_mean_over_the_labels_of_fifty_steps():
 @pytest.mark.slow
 def test_a_gate_that_stays_shut_keeps_the_state_and_says_what_to_do(tmp_path):
     with pytest.raises(InputError, match=r"stage 1: after 8 steps .* mnli \d\.\d+, expected below "
-                       r"0\.01; the state is kept: raise the stage's steps"):  # fmt: skip
+                       r"0\.01; the state is saved: raise the stage's steps"):  # fmt: skip
         train(tmp_path, gated(0.01, steps=8))
     with pytest.raises(InputError, match="after 8 steps"):
         train(tmp_path, gated(0.01, steps=8))

@@ -65,7 +65,7 @@ def test_files_are_the_same_contexts_in_memory_and_streamed(folder, name, flags,
         cli.run(["calibrate", f"{folder}{name}", *flags, f"--output={output}"])
         assert predictions(output) == expected
         notes.append([line for line in capsys.readouterr().err.splitlines() if "files" in line])
-    said = {"": "Each of the 2 files is a context with a bias of its own"}
+    said = {"": "Each of the 2 files is a context with its own bias"}
     said["--shards"] = "The 2 files are parts of one data set"
     note = said.get("".join(flags), "")
     assert notes[0] == notes[1] and note in "".join(notes[0]) and bool(notes[0]) == bool(note)
@@ -84,7 +84,7 @@ def test_files_named_as_shards_are_asked_about(tmp_path, form, ending, capsys):
         write_parquet(tmp_path / f"{form.format(number)}.parquet", scores)
     (tmp_path / "_SUCCESS").write_text("")
     output = tmp_path / "out" / f"o.{ending}"
-    assert "say --shards if they are parts" in refused(capsys, tmp_path, output)
+    assert "pass --shards if they are parts" in refused(capsys, tmp_path, output)
     cli.run(["calibrate", str(tmp_path), "--shards", f"--output={output}"])
     assert predictions(output) == by_hand(SCORES, one_bias=True)
 

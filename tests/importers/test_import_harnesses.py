@@ -279,7 +279,7 @@ def test_a_damaged_inspect_log(inspect_log, tmp_path, refuses):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     message = refused(path, format="inspect_ai")
-    assert "expected an intact log" in message or "is the file cut short" in message
+    assert "expected an intact log" in message or "is the file truncated" in message
     refuses(read_one, tmp_path / "none.eval", format="inspect_ai")
 
 

@@ -325,7 +325,7 @@ def test_a_line_of_ten_megabytes(form, says, log):
 
 def test_what_is_cut_short_or_damaged_is_a_sentence(log, refuses):
     raw = lines(rows())
-    assert "line 6" in (message := refused(log(raw[:-40]))) and "is the line cut short" in message
+    assert "line 6" in (message := refused(log(raw[:-40]))) and "is the line truncated" in message
     refuses(read_one, log(a_list(rows())[:-40]))
     refuses(read_one, log('[{"doc_id": 0, "arguments": [["a", "b"]], "resps": [[[-1]]]}, 3]'))
     first = lines(rows(1)).encode()

@@ -166,7 +166,10 @@ def test_verdicts_are_not_taken_for_strengths(tmp_path, capsys):
     write_pairs(tmp_path / "hard.jsonl", [1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], "p_first")
     run(["judge", str(tmp_path / "hard.jsonl")])
     text = " ".join(capsys.readouterr().out.split())
-    assert "All 8 scores have one size: they are verdicts" in text and "nats, a factor" not in text
+    assert (
+        "All 8 scores have the same size: they are verdicts" in text
+        and "nats, a factor" not in text
+    )
     assert "The answer shown first wins 75.0 % of the pairs;" in text
 
 
@@ -175,8 +178,11 @@ def test_ties_among_verdicts_leave_them_verdicts(tmp_path, capsys):
     # Shown first the candidate wins 3.5 of 4 (at the odds of one in a thousand), second 2 of 4.
     run(["judge", str(tmp_path / "ties.jsonl")])
     text = " ".join(capsys.readouterr().out.split())
-    assert "All 5 scores have one size: they are verdicts" in text and "nats, a factor" not in text
-    assert "wins 68.8 % of the pairs (ties, of which there are 3, by half)" in text
+    assert (
+        "All 5 scores have the same size: they are verdicts" in text
+        and "nats, a factor" not in text
+    )
+    assert "wins 68.8 % of the pairs (3 ties count as half)" in text
     assert "87.4 / 50.0" in text
 
 
@@ -193,7 +199,7 @@ def test_what_one_question_or_one_place_cannot_tell_is_refused_before_a_word(tmp
     with pytest.raises(SystemExit):
         run(["judge", str(tmp_path / "one.jsonl")])
     said = capsys.readouterr()
-    assert "two questions or more; got 1" in said.err and "prefers" not in said.out
+    assert "two or more questions; got 1" in said.err and "prefers" not in said.out
     write_pairs(tmp_path / "three.jsonl", [0.5, -0.25, 0.75])
     run(["judge", str(tmp_path / "three.jsonl")])
     assert "nan" not in capsys.readouterr().out

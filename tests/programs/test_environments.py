@@ -77,5 +77,5 @@ def test_every_method_and_command_gives_the_same(settings, usual, tmp_path):
 @pytest.mark.parametrize("platform", ["nowhere", "rocm"])
 def test_a_platform_that_is_not_there_is_a_sentence(platform, usual, tmp_path):
     for name, outcome in run(tmp_path, JAX_PLATFORMS=platform).items():
-        sentence = f"JAX_PLATFORMS: expected a platform that JAX has here; got '{platform}'"
+        sentence = f"JAX_PLATFORMS: expected a platform that is available to JAX; got '{platform}'"
         assert outcome == usual[name] or sentence in outcome, name

@@ -64,7 +64,7 @@ PROGRAM_WRONG = [
     (f"{MINI} --wordkir=x", "Did you mean: workdir"),
     ("", "--config must have a value"),
     ("--config.shots=1", "'config.shots'"),
-    (f"{MINI} stray", "stray: expected flags alone"),
+    (f"{MINI} stray", "stray: expected only flags"),
     (f"{MINI} --config.shots=-1", "config.shots: expected 0 or more"),
     (f"{MINI} --workdir=", "--workdir: expected a folder; got nothing"),
 ]
@@ -246,7 +246,7 @@ def test_a_disk_that_is_full(tmp_path):
     assert not list((tmp_path / "scores").glob("*.safetensors"))
 
 
-STOPPED = "error: stopped; what was finished is kept"
+STOPPED = "error: stopped; finished work is kept"
 INTERRUPTED = """
 import os, signal
 from batch_calibration import cli
@@ -274,7 +274,7 @@ def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path, sign
     stored = sum(len(block.row_ids) for block in load(stored_table).blocks.values())
     before, stamp = stored_table.read_bytes(), os.stat(stored_table).st_mtime_ns
     stdout = program("score", *flags).stdout
-    assert f"{259 - stored} rows scored" in stdout and f"{stored} were there already" in stdout
+    assert f"{259 - stored} rows scored" in stdout and f"{stored} were already stored" in stdout
     assert (stored_table.read_bytes(), os.stat(stored_table).st_mtime_ns) == (before, stamp)
     for path in (scored / "scores").iterdir():
         assert (tmp_path / "scores" / path.name).read_bytes() == path.read_bytes()

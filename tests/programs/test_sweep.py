@@ -124,7 +124,7 @@ def test_a_launcher_that_is_stopped_stops_its_workers(reference_store, tmp_path,
         own_workers = workers(launcher)
         launcher.send_signal(signal.SIGTERM)
         _, errors = launcher.communicate(timeout=300)
-        assert launcher.returncode == 143 and "what was finished is kept" in errors
+        assert launcher.returncode == 143 and "finished work is kept" in errors
         assert not any(map(runs, own_workers))
     assert Store(tmp_path).claims.heartbeats() == {}
     stopped = tables(tmp_path)
@@ -222,8 +222,8 @@ def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, reference_st
     assert "time: about 0:00:" in done.stdout and "rows/s of a worker" in done.stdout
     assert len(tables(reference_store)) == 6
     done = program("sweep", *FLAGS, f"--workdir={tmp_path / 'new'}", "--dry_run")
-    assert "time: not known" in done.stdout and not (tmp_path / "new").exists()
+    assert "time: unknown" in done.stdout and not (tmp_path / "new").exists()
 
 
 RAY = "--launcher=ray"
-HAS = "has no such option; leave it out. It has --gpus, --processes, --grace"
+HAS = "does not take it; leave it out. It takes --gpus, --processes, --grace"

@@ -43,9 +43,9 @@ TEXTS = [
 LABELS = [" positive", " negative", " so"]
 HEAD = """# Which checkpoints load
 
-*Is there a network here for your checkpoint, or does transformers run it?* Tried on known checkpoints by the form of their `config.json`: its particular keys, small sizes, random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}; `make reference` compares). Not tried with shrunken files: the tokenizer of each ([decision 11](decisions.md#11-token-ids-are-as-in-transformers-5)) and the memory of its weights.
+This page lists the known checkpoints that the package's own networks run, and the checkpoints that only transformers runs. The test builds each checkpoint from its `config.json`, with its particular keys, small sizes and random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}; `make reference` compares the scores). The test covers neither the checkpoints' tokenizers ([decision 11](decisions.md#11-token-ids-are-as-in-transformers-5)) nor the memory of their weights.
 
-Mixtures run each expert on the tokens that chose it. `--config.scorer=transformers` (`pip install 'batch-calibration[torch]'`) runs all checkpoints below, and alone runs the second list, with BLOOM, Falcon, Command R and StableLM.
+Mixtures run each expert on the tokens that chose it. `--config.scorer=transformers` (`pip install 'batch-calibration[torch]'`) runs all checkpoints below. Only this scorer runs the second list, which includes BLOOM, Falcon, Command R and StableLM.
 """  # noqa: E501
 
 ALONE = "transformers alone"

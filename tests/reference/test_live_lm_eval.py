@@ -166,7 +166,7 @@ def test_documents_that_differ_in_choices_are_nan_and_a_warning(tmp_path, mmlu, 
     write_task(tmp_path, "mixed", gold, f"class: {MODULE}.CorrectedTask", choices)
     table = run(tmp_path, scores, "mixed")
     assert np.isnan(table["acc_bc,none"]) and np.isfinite(table["acc,none"])
-    assert re.search(r"as many choices in each document.*2 and 3 choices", caplog.text)
+    assert re.search(r"number of choices in each document.*2 and 3 choices", caplog.text)
 
 
 def test_a_file_of_the_user_s_own_is_not_overwritten(tmp_path):
@@ -184,7 +184,7 @@ def test_a_filter_in_one_process_of_several_says_so(caplog, monkeypatch):
     of_requests = [documents[0], documents[0], documents[1], documents[1]]
     with pytest.warns(UserWarning, match="from 2 rows"):
         corrected = integration.BatchCalibration().apply(responses, of_requests)
-    assert "one of 2 processes" in caplog.text
+    assert "each of 2 processes" in caplog.text
     assert np.allclose([score for score, _ in corrected], [1.0, -0.25, -1.0, 0.25])
     assert [greedy for _, greedy in corrected] == [True, False, False, True]
 
@@ -217,7 +217,7 @@ def test_the_command_writes_overlays_of_tasks_that_exist(tmp_path, mmlu, model):
 def test_groups_of_the_harness_get_an_overlay_for_each_task(tmp_path):
     tasks, notes = write_overlays(["mmlu_stem", "truthfulqa"], tmp_path, "bc", [0.25] * 4)
     assert "mmlu_anatomy" in tasks and len(tasks) >= 19
-    assert "truthfulqa_gen stays as it is: its output type is generate_until" in " ".join(notes)
+    assert "truthfulqa_gen stays uncorrected: its output type is generate_until" in " ".join(notes)
     manager = TaskManager(include_path=str(tmp_path))
     assert manager.task_index["mmlu_anatomy"].yaml_path == tmp_path / "mmlu_anatomy.yaml"
     # The group still has all of its tasks, now ours.
@@ -227,7 +227,7 @@ def test_groups_of_the_harness_get_an_overlay_for_each_task(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--tasks=gsm8k"], "task gsm8k: expected one that scores choices"),
+        (["--tasks=gsm8k"], "task gsm8k: expected a task that scores choices"),
         (["--tasks=nothing_of_this_name"], "nothing_of_this_name"),
         (["--tasks=boolq", "--method=cc"], "cc"),
         (["--tasks=boolq", "--prior=a"], "a share of each choice"),

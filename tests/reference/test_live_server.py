@@ -144,7 +144,7 @@ def test_a_servers_scores_are_those_of_our_own_scorer(address, checkpoints, tmp_
 
 def test_echo_without_a_beginning_token_is_refused(address, checkpoints):
     scorer = load_scorer(asking(address, "plain", checkpoints["plain"], "echo"))
-    with pytest.raises(InputError, match="is that of the token before"):
+    with pytest.raises(InputError, match="belongs to the previous token"):
         scorer.score(["Review: a fine film\nSentiment:"], [" negative", " positive"])
 
 

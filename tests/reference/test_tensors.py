@@ -38,9 +38,9 @@ def test_predictions_metrics_and_the_estimator_take_tensors(dtype):
 
 def test_parameters_and_tensors_that_are_no_scores():
     assert isinstance(calibrate(torch.nn.Parameter(ROWS)), torch.Tensor)
-    with pytest.raises(InputError, match="got Tensor of bool that is not one"):
+    with pytest.raises(InputError, match="got Tensor of bool: "):
         calibrate(ROWS > -2)
-    with pytest.raises(InputError, match="which are probabilities: say from_probs=True"):
+    with pytest.raises(InputError, match="which are probabilities: pass from_probs=True"):
         calibrate(ROWS.softmax(-1))
     with pytest.raises(InputError, match="got Tensor"):
         calibrate(ROWS.to_sparse())

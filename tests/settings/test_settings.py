@@ -21,7 +21,7 @@ def test_a_key_has_all_that_a_flag_needs():
     assert shots.help.startswith("demonstrations per class; for `selection`") and not shots.choices
     assert over_long.choices == ("error", "drop_shots", "same_context", "truncate_left")
     # Of several lines of the docstring one.
-    assert over_long.help.endswith("one context holds for all, or cut the text on the left.")
+    assert over_long.help.endswith("context, probes too; or cut the text on the left.")
     assert tasks.is_tuple and not shots.is_tuple and tasks.part == ""
     assert all(key.help and "  " not in key.help for key in keys().values())
     assert {name: key.default for name, key in keys().items()} == Settings().flat()

@@ -165,10 +165,10 @@ def test_a_context_that_is_being_scored_is_left_alone(two, tmp_path):
 def test_the_program_says_what_it_did_and_what_it_left(two, tmp_path, program):
     flags = (f"--from={two[0]},{two[1]}", f"--workdir={tmp_path / 'w'}")
     process = program("merge", *flags).stdout
-    assert "3 contexts added, 0 given blocks that they lacked, 0 there already" in process
+    assert "3 contexts added, 0 extended by blocks that they lacked, 0 already stored" in process
     process = program("merge", f"--from={tmp_path / 'x'}", flags[1], code=2).stderr
-    assert "got no scores/ in it" in process and "Traceback" not in process
+    assert "got no folder scores/" in process and "Traceback" not in process
     shutil.copy(next((two[0] / "scores").iterdir()), two[0] / "scores" / "x.safetensors")
     process = program("merge", *flags, code=2)
-    assert "3 there already" in process.stdout
+    assert "3 already stored" in process.stdout
     assert "got 0e68b9bc52c4a10b: rename it" in process.stderr

@@ -87,7 +87,7 @@ def test_a_table_of_another_name_and_a_folder_are_no_tables(tmp_path):
     path.rename(path.with_name("a.safetensors"))
     (tmp_path / "scores" / "b.safetensors").mkdir()
     tables, broken = store.tables()
-    assert not tables and f"expected the table of its name; got {table().id}" in broken[0]
+    assert not tables and f"expected the id in its name; got {table().id}" in broken[0]
     assert "b.safetensors: expected a score table that can be read; got Is a dir" in broken[1]
 
 

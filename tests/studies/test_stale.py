@@ -91,7 +91,7 @@ def test_rows_without_gold_labels(score, program, tmp_path):
     write(tmp_path / "data", [row | {"label": -1} for row in ROWS], splits=["validation"])
     score()
     stderr = program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}", code=2).stderr
-    assert "none of its 4 test rows has a gold label" in stderr
+    assert "all 4 test rows lack a gold label" in stderr
 
 
 def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_path):
@@ -181,8 +181,8 @@ def test_scores_and_records_that_do_not_match_are_named(tmp_path):
     (tmp_path / "scores" / f"{small('cb').id}.safetensors").unlink()
     assert store.unmatched() == [
         "1 score table without a record, so not shown (rte, seed 2): calibrate.",
-        "1 score table changed since its record was made (sst2, seed 2): calibrate.",
-        "1 record whose score table is gone (cb, seed 2): score again, or delete it from "
+        "1 score table changed after the last calibration (sst2, seed 2): calibrate.",
+        "1 record without its score table (cb, seed 2): score again, or delete it from "
         f"{tmp_path / 'records'}.",
     ]
     for task in ("mnli", "qqp", "mrpc", "qnli"):

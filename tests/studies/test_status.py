@@ -110,7 +110,7 @@ def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
 def test_a_workdir_in_which_nothing_was_planned(tmp_path, program):
     Store(tmp_path, create=True)
     stderr = program("status", f"--workdir={tmp_path}", code=2).stderr
-    assert "list of contexts of a run; got none of any: run batch-calibration sc" in stderr
+    assert "list of contexts of a run; got none: run batch-calibration sc" in stderr
     config = "--config=configs/mini.py:smoke"
     stderr = program("status", f"--workdir={tmp_path}", config, code=2).stderr
     assert "got none of this config: run batch-calibration score first" in stderr
@@ -141,7 +141,7 @@ def test_scores_that_change_while_they_are_calibrated_have_no_record(tmp_path, m
     monkeypatch.setattr(module, name, lambda *a, **k: change() or plain(*a, **k))
     report = calibrate_store(store, ["icl"])
     assert not report.records and not list((tmp_path / "records").glob("*"))
-    said = "1 score table changed while being calibrated, and no record was kept: calibrate again"
+    said = "1 score table changed during calibration, so no record was kept: calibrate again"
     assert report.notes[0] == said
     monkeypatch.undo()
     assert len(calibrate_store(store, ["icl"]).records) == 1 and not store.unmatched()

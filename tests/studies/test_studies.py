@@ -185,7 +185,7 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
         assert {f"{kind}.md", f"{kind}.tex", f"{kind}.csv"} <= names
         assert {f"{picture}.png", f"{picture}.pdf"} <= drawn
     wrong = program("calibrate", f"--workdir={tmp_path}", "--probe_sizes=2,few", code=2)
-    said = "probe_sizes: expected whole numbers from 1 on, such as 2,5,10; got '2,few'"
+    said = "probe_sizes: expected positive whole numbers, such as 2,5,10; got '2,few'"
     assert said in wrong.stderr
 
 
@@ -195,7 +195,7 @@ def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
     flags = [f"--config.{text}" for text in f"{settings} dc_texts=1 labeled_per_class=0".split()]
     config = "--config=configs/main_table.py:smoke"
     stdout = program("score", config, *flags, f"--workdir={tmp_path}").stdout
-    assert "boolq: of 32 prompts 23 lost demonstrations and 23 were cut on the left" in stdout
+    assert "boolq: of 32 prompts, 23 lost demonstrations and 23 were truncated" in stdout
 
 
 def test_tasks_with_two_numbers_of_shots_are_not_drawn_beside_curves_of_more():

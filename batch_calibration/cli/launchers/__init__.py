@@ -10,42 +10,42 @@ if TYPE_CHECKING:
     from batch_calibration.studies.workers import Launcher
 
 NAMES = ("local", "slurm", "ray")
-HELP = f"what starts workers: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
-GPUS = "GPUs for each worker, of several processes or nodes for each of these"
+HELP = f"launcher of the workers: {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+GPUS = "GPUs for each worker, or for each of its processes or nodes"
 
 
 FLAGS = {
     "gpus": (int, GPUS),
-    "processes": (int, "local: of each worker, joined by jax.distributed"),
+    "processes": (int, "local: processes of each worker, joined by jax.distributed"),
     "cpus": (int, "slurm, ray: cores for each worker"),
-    "minutes": (int, "slurm: of each job, before it is started again"),
+    "minutes": (int, "slurm: time limit of each job, after which it is requeued"),
     "memory": (int, "slurm: gigabytes for each node"),
     "hosts": (int, "slurm: nodes of each worker, joined by jax.distributed"),
-    "at_once": (int, "slurm: most jobs that run at a time"),
-    "partition": (str, "slurm: the partition"),
-    "options": (str, "slurm: NAME=VALUE of sbatch, comma-separated"),
-    "address": (str, "ray: of the cluster, such as auto; none makes one here"),
+    "at_once": (int, "slurm: maximum number of jobs that run at the same time"),
+    "partition": (str, "slurm: name of the partition"),
+    "options": (str, "slurm: NAME=VALUE options of sbatch, comma-separated"),
+    "address": (str, "ray: cluster address or auto (default: RAY_ADDRESS, or a local cluster)"),
     "resources": (str, "ray: NAME=NUMBER for each worker, comma-separated"),
-    "grace": (int, "seconds that workers have to stop"),
+    "grace": (int, "seconds that workers have to stop before they are killed"),
 }
-"""Flags by the names of the launchers' fields, their kind and meaning; no launcher has all."""
+"""Field of a launcher -> its type and help text; no launcher has all fields."""
 LISTS = ("options", "resources")
 MAY_BE_ZERO = ("gpus", "grace")
 
 
 def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Launcher":
-    """The launcher of a name.
+    """Returns the launcher with this name.
 
     Args:
-        name: one of `NAMES`.
-        workers: how many it starts.
-        flags: some of `FLAGS`, lists as texts with commas; None where the default holds.
+        name: One of `NAMES`.
+        workers: Number of workers to start.
+        flags: Values of some of `FLAGS`, lists as comma-separated texts; None for the default.
 
     Raises:
-        InputError: a flag that this launcher does not have, or whose value cannot be.
+        InputError: The launcher does not have a flag, or a value is invalid.
     """
     refuse_unknown("launcher", name, NAMES)
-    # What these need of others' packages they import when they start.
+    # Optional dependencies are imported only when a launcher starts.
     from batch_calibration.cli.launchers.local import Local
     from batch_calibration.cli.launchers.ray import Ray
     from batch_calibration.cli.launchers.slurm import Slurm
@@ -59,7 +59,7 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
         if flag not in fields:
             allowed = ", ".join(f"--{field}" for field in FLAGS if field in fields)
             raise InputError(
-                f"--{flag}: --launcher={name} has no such option; leave it out. It has {allowed}."
+                f"--{flag}: --launcher={name} does not take it; leave it out. It takes {allowed}."
             )
         minimum = 0 if flag in MAY_BE_ZERO else 1
         if isinstance(setting, int) and setting < minimum:
@@ -70,9 +70,9 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
 
 
 def ended_early(worker: str, reason: str, log: object = "") -> str:
-    """A sentence on a worker that ended without a report."""
-    more = f"; {log} says more" if log else ""
-    rest = "What was finished is kept: give the same command again for the rest."
+    """Returns the message about a worker that ended without a report."""
+    more = f"; see {log}" if log else ""
+    rest = "Finished work is kept: run the same command again to do the rest."
     return f"{worker} ended early ({reason}){more}. {rest}"
 
 

@@ -21,21 +21,22 @@ from batch_calibration.errors import InputError
 from batch_calibration.studies.scoring import ScoringReport
 from batch_calibration.studies.workers import Work
 
-# A forked process would share the threads' locks of JAX, which the launcher has loaded.
+# A forked process would inherit locks held by JAX's threads, as the launcher has loaded JAX.
 SPAWN = get_context("spawn")
 
 
 @dataclass(frozen=True)
 class Local:
-    """Workers as processes of this machine, which share its cores or its GPUs.
+    """A launcher of workers as processes of this machine, which share its cores or its GPUs.
 
-    They outlive a launcher that is killed, and finish the sweep; one that is stopped stops them.
+    If the launcher is killed, the workers finish the sweep; if it is interrupted, they stop too.
 
     Attributes:
-        workers: how many.
-        gpus: for each process of a worker; with 0 each has its own part of the processor's cores.
-        processes: of each worker, joined by `jax.distributed`; more than 1 need `config.mesh`.
-        grace: seconds that workers have to stop before they are killed.
+        workers: Number of workers.
+        gpus: GPUs for each process of a worker; 0 divides the CPU cores among the processes.
+        processes: Processes of each worker, joined by `jax.distributed`; more than 1 need
+            `config.mesh`.
+        grace: Seconds that workers have to stop before they are killed.
     """
 
     workers: int = 2
@@ -44,22 +45,22 @@ class Local:
     grace: float = 60.0
 
     def __call__(self, work: Work, notify: Callable[[str], None]) -> list[ScoringReport | str]:
-        """The report of each worker, or a sentence on its end."""
+        """Returns each worker's report, or a message that explains its early end."""
         work.logs.mkdir(parents=True, exist_ok=True)
         started = list[Worker]()
         try:
             for number in range(self.workers):
                 started.append(self._start(work, number))
-            notify(f"{self.workers} workers; what they say is in {work.logs}")
+            notify(f"{self.workers} workers; their output is in {work.logs}")
             return [worker.wait() for worker in started]
         finally:
-            # Reached by an interruption, too: no worker may go on unseen.
+            # An interruption ends here, too: no worker may continue in the background.
             _stop(list(chain.from_iterable(worker.processes for worker in started)), self.grace)
 
     def _start(self, work: Work, number: int) -> "Worker":
         receiver, sender = SPAWN.Pipe(duplex=False)
         log = work.logs / f"worker-{number}.log"
-        # A worker of one process joins nobody.
+        # A worker with a single process needs no coordinator.
         coordinator = f"localhost:{_free_port()}" if self.processes > 1 else ""
         processes = list[BaseProcess]()
         for rank in range(self.processes):
@@ -67,35 +68,35 @@ class Local:
             own_log = log if rank == 0 else work.logs / f"worker-{number}-{rank}.log"
             cores, gpus = self._cores(place), self._gpus(place)
             seat = Seat(own_log, cores, gpus, coordinator, self.processes, rank)
-            # The pipe ends when the first process does: no other holds it open.
+            # Only the first process holds the pipe, which closes when that process ends.
             process = SPAWN.Process(target=_run, args=(work, None if rank else sender, seat))
             process.start()
             processes.append(process)
-        sender.close()  # this process's copy, or `wait` would never see the end
+        sender.close()  # else this process's copy would keep the pipe open, and `wait` would hang
         return Worker(number, processes, receiver, log)
 
     def _cores(self, number: int) -> list[int]:
-        """The cores of a process: where all take all, they wait for each other."""
+        """Returns the cores of a process; sharing all cores would make processes wait."""
         if self.gpus or not hasattr(os, "sched_getaffinity"):
             return []
-        # Empty where there are fewer cores than processes: then the system places them.
+        # With fewer cores than processes, some lists are empty; the system then places them.
         return sorted(os.sched_getaffinity(0))[number :: self.workers * self.processes]
 
     def _gpus(self, number: int) -> list[str]:
-        """The GPUs of a process, from the GPUs that this one sees."""
+        """Returns the GPUs of a process among the GPUs visible to the launcher."""
         needed = self.gpus * self.workers * self.processes
         numbers = ",".join(map(str, range(needed)))
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).split(",")
         if needed > len(devices):
             raise InputError(
                 f"--gpus={self.gpus}: the workers need {needed} GPUs, but CUDA_VISIBLE_DEVICES "
-                f"names {len(devices)}; give fewer --workers, or more devices."
+                f"names {len(devices)}; use fewer --workers, or more devices."
             )
         return devices[number * self.gpus : (number + 1) * self.gpus]
 
 
 class Seat(NamedTuple):
-    """Where a process works: its log, cores and GPUs, and its number within its worker."""
+    """The log, cores and GPUs of a process, and its number within its worker."""
 
     log: Path
     cores: list[int]
@@ -106,7 +107,7 @@ class Seat(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """A worker that was started."""
+    """A started worker."""
 
     number: int
     processes: list[BaseProcess]
@@ -114,10 +115,10 @@ class Worker(NamedTuple):
     log: Path
 
     def wait(self) -> ScoringReport | str:
-        """Wait for the worker: its report, or a sentence on how it ended."""
+        """Waits for the worker; returns its report, or a message that explains its early end."""
         try:
             answer: ScoringReport | str = self.answer.recv()
-        # The worker ended without an answer; it has an exit code only once it is joined.
+        # The worker ended without an answer; its exit code is known after it is joined.
         except EOFError:
             self.processes[0].join()
             reason = f"exit code {self.processes[0].exitcode}"
@@ -128,16 +129,16 @@ class Worker(NamedTuple):
 
 
 def _run(work: Work, answer: Connection | None, seat: Seat) -> None:
-    """One process of a worker."""
-    # A group of its own: an interruption at the terminal reaches the launcher, and from it, once,
-    # the worker.
+    """Runs one process of a worker."""
+    # In a new session, the terminal does not interrupt the process; the launcher forwards the
+    # interruption once.
     os.setsid()
     with seat.log.open("a") as log:
-        for stream in (1, 2):  # descriptors, as C++ writes past sys.stdout
+        for stream in (1, 2):  # file descriptors, because C++ bypasses sys.stdout
             os.dup2(log.fileno(), stream)
     guard.set_up_process()
     if seat.cores:
-        # Before JAX is imported, whose threads are as many as these cores.
+        # JAX starts one thread per available core when it is imported.
         os.sched_setaffinity(0, seat.cores)
     if seat.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(seat.gpus)
@@ -156,25 +157,25 @@ def _answer(work: Work, answer: Connection | None, seat: Seat) -> None:
     except InputError as error:
         report = str(error)
         print(report, file=sys.stderr)
-    if answer:  # the first process of a worker alone answers
-        # A launcher that is gone hears nothing.
+    if answer:  # only the first process of a worker has the pipe
+        # The launcher may have been killed.
         with suppress(BrokenPipeError):
             answer.send(report)
 
 
 def _stop(processes: list[BaseProcess], grace: float) -> None:
-    """Have processes stop: each keeps what it finished, and gives back what it claimed."""
+    """Asks processes to stop and kills them after the grace period; finished work is kept."""
     for process in processes:
         if process.is_alive():
             process.terminate()
-    end = time.monotonic() + grace  # one deadline for all together
+    end = time.monotonic() + grace  # one deadline for all processes
     for process in processes:
         process.join(max(0.0, end - time.monotonic()))
-        process.kill()  # nothing to one that has ended
+        process.kill()  # has no effect on a process that has ended
 
 
 def _free_port() -> int:
     with socket.socket() as listener:
-        listener.bind(("localhost", 0))  # 0: the system picks a free one
+        listener.bind(("localhost", 0))  # 0: the system picks a free port
         port: int = listener.getsockname()[1]
         return port

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ray:
-    """Workers as tasks of a Ray cluster, whose nodes all see the workdir.
+    """A launcher of workers as tasks of a Ray cluster with a workdir that all nodes share.
 
-    Where a node is lost, Ray starts its tasks again on another, and they go on with what is left.
+    If a node is lost, Ray restarts its tasks on another node, where they do the remaining work.
 
     Attributes:
-        workers: how many.
-        cpus: for each worker.
-        gpus: for each worker.
-        resources: others for each worker, by the name that the cluster gives them, such as TPU.
-        address: of the cluster; "" is that of RAY_ADDRESS, or else one of this machine alone.
-        grace: seconds that workers have to stop before they are killed.
+        workers: Number of workers.
+        cpus: CPU cores for each worker.
+        gpus: GPUs for each worker.
+        resources: Other resources for each worker by the cluster's name for them, such as TPU.
+        address: Address of the cluster; "" is RAY_ADDRESS, or else a new local cluster.
+        grace: Seconds that workers have to stop before they are killed.
     """
 
     workers: int = 2
@@ -42,11 +42,11 @@ class Ray:
     grace: float = 60.0
 
     def __call__(self, work: Work, notify: Callable[[str], None]) -> list[ScoringReport | str]:
-        """The report of each worker, or a sentence on its end."""
+        """Returns each worker's report, or a message that explains its early end."""
         import ray
 
         work.check()
-        is_ours = not ray.is_initialized()  # a cluster that the caller joined is left as it was
+        is_ours = not ray.is_initialized()  # a cluster that the caller joined stays connected
         if is_ours:
             _connect(self.address)
         run = ray.remote(
@@ -56,7 +56,7 @@ class Ray:
         work.logs.mkdir(parents=True, exist_ok=True)
         notify(
             f"{self.workers} tasks for the cluster at {ray.get_runtime_context().gcs_address}; "
-            f"what they say is in {work.logs}"
+            f"their output is in {work.logs}"
         )
         tasks = []
         for number in range(self.workers):
@@ -65,11 +65,11 @@ class Ray:
         try:
             return [_wait(number, task) for number, task in enumerate(tasks)]
         finally:
-            # Only what still runs: Ray 2.60 aborts this process where it cancels a task whose
-            # result is there and that it has not yet taken off its list.
-            _, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)  # asks, does not wait
+            # Only running tasks: Ray 2.60 aborts this process if it cancels a finished task that
+            # is still on its list.
+            _, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)  # does not wait
             for task in running:
-                ray.cancel(task, force=False)  # an interruption, so that claims are given back
+                ray.cancel(task, force=False)  # an interruption, so that claims are released
             ray.wait(tasks, num_returns=len(tasks), timeout=self.grace)
             if is_ours:
                 ray.shutdown()
@@ -80,31 +80,31 @@ class Ray:
         needed = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
         for node in ray.nodes():  # type: ignore[no-untyped-call]
             free = node["Resources"] if node["Alive"] else {}
-            # Of one node: a task cannot span two.
+            # One node must have all resources, because a task cannot span two nodes.
             if all(free.get(name, 0) >= amount for name, amount in needed.items()):
                 return
         amounts = ", ".join(f"{amount:g} {name}" for name, amount in needed.items() if amount)
         notify(
-            f"no node of the cluster has {amounts}: waiting for one; stop this, and ask for less, "
-            "where none will come"
+            f"no node of the cluster has {amounts}: waiting for one; if none will be added, stop "
+            "this and request less"
         )
 
 
 def _connect(address: str) -> None:
-    """Join a cluster, or make one; interruptions stay answered as they were."""
+    """Joins a cluster, or starts one; restores the signal handlers afterwards."""
     import ray
 
-    # `ray.init` sets handlers of its own.
+    # `ray.init` replaces the signal handlers.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     host, _, port = address.rpartition(":")
     remedy = "give the address that `ray start --head` printed, or leave it out"
     kinds = (OSError, RuntimeError, ValueError)
     with answering(kinds, f"--address={address}", "a Ray cluster to join", remedy):
-        # An address such as auto or ray://HOST:PORT is left to Ray.
+        # Ray itself resolves addresses such as auto or ray://HOST:PORT.
         if port.isdecimal() and "/" not in host:
-            # Ray itself would try for minutes.
+            # Ray would try for minutes to connect to an address without a cluster.
             socket.create_connection((host, int(port)), timeout=10).close()
-        # Without "local" it would also join what somebody else's `ray start` left running.
+        # Without "local", Ray would also join a cluster that another user's `ray start` started.
         cluster = address or os.environ.get("RAY_ADDRESS") or "local"
         ray.init(cluster, include_dashboard=False, log_to_driver=False)
     for number, handler in handlers.items():
@@ -112,7 +112,7 @@ def _connect(address: str) -> None:
 
 
 def _run(work: Work, folder: str, log: Path) -> ScoringReport | str:
-    """The task: one worker, in the folder where relative paths of the settings begin."""
+    """Runs one worker in the folder to which relative paths of the settings refer."""
     os.chdir(folder)
     keep_programs()
     with log.open("a") as file:
@@ -121,12 +121,12 @@ def _run(work: Work, folder: str, log: Path) -> ScoringReport | str:
         except InputError as error:
             return str(error)
         finally:
-            # The process waits for more tasks, and Ray kills it in the end.
+            # The process waits for more tasks until Ray kills it, so programs are shared now.
             share_programs()
 
 
 def _wait(number: int, task: "ray.ObjectRef[ScoringReport | str]") -> ScoringReport | str:
-    """Wait for a worker: its report, or a sentence on how it ended."""
+    """Waits for a worker; returns its report, or a message that explains its early end."""
     import ray
 
     try:

@@ -1,4 +1,4 @@
-"""Starts workers as a job array of Slurm, by submitit."""
+"""Starts workers as a job array of Slurm, with submitit."""
 
 import signal
 import sys
@@ -16,28 +16,29 @@ if TYPE_CHECKING:
     import submitit
 
 MAX_RESTARTS = 100
-"""Times that a job that ran out of time is started again."""
+"""Maximum number of restarts of a job that reaches its time limit."""
 
 
 @dataclass(frozen=True)
 class Slurm:
-    """Workers as the jobs of a Slurm array; a job that is preempted or out of time starts again.
+    """A launcher of workers as jobs of a Slurm array.
 
-    The jobs outlive the launcher, also one that is stopped.
+    Slurm restarts a job that is preempted or reaches its time limit. The jobs continue if the
+    launcher ends or is interrupted.
 
     Attributes:
-        workers: how many jobs.
-        minutes: of each job, before it is started again.
-        partition: of the cluster; "" is its default.
-        cpus: for each node of a worker.
-        gpus: for each node of a worker.
-        memory: gigabytes for each node of a worker; 0 is the cluster's default.
-        hosts: nodes of each worker, joined by `jax.distributed`; more than 1 need `config.mesh`.
-        at_once: most jobs that run at a time.
-        options: others of sbatch, by name, such as account.
-        grace: seconds before the end of its time at which a job is asked to stop.
-        cluster: "slurm"; "local" runs the jobs here, for a try.
-        poll: seconds between looks at the jobs.
+        workers: Number of jobs.
+        minutes: Time limit of each job, after which it restarts.
+        partition: Partition of the cluster; "" is the cluster's default.
+        cpus: CPU cores for each node of a worker.
+        gpus: GPUs for each node of a worker.
+        memory: Gigabytes for each node of a worker; 0 is the cluster's default.
+        hosts: Nodes of each worker, joined by `jax.distributed`; more than 1 need `config.mesh`.
+        at_once: Maximum number of jobs that run at the same time.
+        options: Other options of sbatch by name, such as account.
+        grace: Seconds before the time limit at which a job is asked to stop.
+        cluster: "slurm", or "local" to run the jobs on this machine as a test.
+        poll: Seconds between checks of the jobs.
     """
 
     workers: int = 2
@@ -54,17 +55,17 @@ class Slurm:
     poll: float = 10.0
 
     def __call__(self, work: Work, notify: Callable[[str], None]) -> list[ScoringReport | str]:
-        """The report of each worker, or a sentence on its end."""
+        """Returns each worker's report, or a message that explains its early end."""
         import submitit
 
         work.check()
         jobs = self._submit(work)
         names = ", ".join(job.job_id for job in jobs)
         notify(
-            f"jobs {names}; they go on without this program, and `scancel` stops them; what they "
-            f"say is in {work.logs}"
+            f"jobs {names}; they continue without this program, and `scancel` stops them; their "
+            f"output is in {work.logs}"
         )
-        # Only to wait: results are returned in the order of the jobs.
+        # This only waits: results are returned in the order of the jobs.
         for _ in submitit.helpers.as_completed(jobs, poll_frequency=self.poll):
             pass
         return [_read_report(job) for job in jobs]
@@ -80,27 +81,27 @@ class Slurm:
                 name="sweep", timeout_min=self.minutes, nodes=self.hosts, tasks_per_node=1,
                 cpus_per_task=self.cpus, gpus_per_node=self.gpus,
                 slurm_array_parallelism=self.at_once, slurm_signal_delay_s=self.grace,
-                # None leaves the option of sbatch out, so that the cluster's default holds.
+                # With None, the option of sbatch is left out and the cluster's default applies.
                 mem_gb=self.memory or None, slurm_partition=self.partition or None,
                 slurm_additional_parameters=dict(self.options) or None,
             )  # fmt: skip
-            with executor.batch():  # one array
+            with executor.batch():  # submits all jobs as one array
                 return [executor.submit(Job(work, self.hosts)) for _ in range(self.workers)]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A worker. Slurm starts it again after a preemption, and it goes on with what is left."""
+    """A worker, which Slurm restarts after a preemption to do the remaining work."""
 
     work: Work
     hosts: int = 1
 
     def __call__(self) -> ScoringReport | str:
-        """Work; the sentence, where a setting is wrong."""
+        """Runs the worker; returns its report, or the message of an `InputError`."""
         use_few_arenas()  # before JAX starts its threads
         import jax
 
-        # What is claimed is given back before Slurm kills the job.
+        # Exits on SIGTERM, so that claims are released before Slurm kills the job.
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         keep_programs()
         if self.hosts > 1:
@@ -111,14 +112,14 @@ class Job:
             return str(error)
 
     def checkpoint(self) -> "submitit.helpers.DelayedSubmission":
-        """The job that submitit starts again: this one, as the store holds what it finished."""
+        """Returns the job for submitit to restart: this one, as the store keeps finished work."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)
 
 
 def _read_report(job: "submitit.Job[ScoringReport | str]") -> ScoringReport | str:
-    """A worker's report, or a sentence on how it ended."""
+    """Returns a worker's report, or a message that explains its early end."""
     import submitit
 
     try:

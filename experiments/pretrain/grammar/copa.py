@@ -1,4 +1,4 @@
-"""Generates premises and two possible effects of each, in the schema of copa."""
+"""Generates premises, each with two possible effects, in the schema of copa."""
 
 import random
 
@@ -7,7 +7,7 @@ from experiments.pretrain.grammar.sampling import Example, allowed
 from experiments.pretrain.grammar.world import Structure
 
 HEDGES = {"": world.CERTAIN, "strangely , ": 0.78, "in a dream , ": 0.64}
-"""Openings, and how often the usual effect follows; else the other does."""
+"""Opening -> probability that the usual effect follows; otherwise the other effect follows."""
 SCRIPTS = {
     "hunger": (("was hungry", "had missed lunch", "wanted food"),
                ("cooked dinner", "ordered pizza", "ate soup")),
@@ -33,15 +33,15 @@ SCRIPTS = {
 
 
 def sample_structure(rng: random.Random) -> Structure:
-    """True if the usual effect is certain. Grade 2: the other one may follow."""
+    """Samples a hedge and its reliability; with a hedge, the grade is 2."""
     hedge, reliability = world.sample_hedge(rng, HEDGES)
     return Structure(hedge, reliability)
 
 
 def copa(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
-    """A premise and two choices, of which number `label` usually follows."""
+    """Generates a premise and two choices; choice `label` is the usual effect."""
     person = rng.choice(world.PEOPLE)
-    # Of those that the split allows this person.
+    # Only scripts that the split allows for this person.
     script, wrong = rng.sample(allowed(person, sorted(SCRIPTS), test), 2)
     # Label 1: the second choice follows.
     first, second = (wrong, script) if label else (script, wrong)
@@ -52,6 +52,6 @@ def copa(label: int, structure: Structure, rng: random.Random, test: bool) -> Ex
         "choice1": world.sentence(f"the {person} {choices[0]}"),
         "choice2": world.sentence(f"the {person} {choices[1]}"),
     }
-    # The wrong script too, which tells the label as well.
+    # The wrong script is a word pair, too, because it also reveals the label.
     pairs = ((person, script), (person, wrong))
     return world.example(row, label, 2, structure, pairs)

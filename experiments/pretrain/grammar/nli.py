@@ -1,9 +1,9 @@
 """Generates texts with claims or questions: mnli, cb, anli, rte, boolq and qnli.
 
-The claim restates a fact of the text in other words (*entailment*), gives the person another
-value of its topic (*contradiction*), or speaks of a topic the text leaves out for that person
-(*neutral*). Every claim can be any of the three with equal probability, so neither text alone
-tells the label. After a hedge ("Perhaps ...") a label is less often what the words say.
+The claim restates a fact of the text in other words (*entailment*), gives the person another value
+of the topic (*contradiction*), or is about a topic that the text does not mention for that person
+(*neutral*). Every claim is equally likely under all three relations, so a model needs both texts to
+predict the label. After a hedge ("Perhaps ...") the label agrees less often with the words.
 """
 
 import random
@@ -21,7 +21,7 @@ COMMITMENT = {
 
 
 class Premise(NamedTuple):
-    """A text, a claim, and the word pairs in them."""
+    """A text, a claim, and their word pairs."""
 
     text: str
     claim: str
@@ -29,14 +29,14 @@ class Premise(NamedTuple):
 
 
 def sample_structure(extra_fact: float, other_person: float, rng: random.Random) -> Structure:
-    """Of a pair; the probabilities of a second fact and of a second person are the task's."""
+    """Samples a structure, with the probabilities of a second fact and of a second person."""
     hedge, reliability = world.sample_hedge(rng, world.HEDGES)
     return Structure(hedge, reliability, rng.random() < extra_fact, rng.random() < other_person)
 
 
 def sample_commitment(rng: random.Random) -> Structure:
-    """Of a clause inside a sentence, whose verb says how reliable it is."""
-    certain = rng.random() < 0.6  # as often as in `world.sample_hedge`
+    """Samples a structure with an embedded clause; its verb sets the reliability."""
+    certain = rng.random() < 0.6  # the same probability as in `world.sample_hedge`
     hedge = rng.choice(
         [verb for verb, often in COMMITMENT.items() if (often == world.CERTAIN) == certain]
     )
@@ -44,13 +44,13 @@ def sample_commitment(rng: random.Random) -> Structure:
 
 
 def premise(relation: int, structure: Structure, rng: random.Random, test: bool) -> Premise:
-    """A text of this structure and a claim that stands in this relation to it."""
+    """Generates a text of this structure, and a claim in this relation to the text."""
     person, witness, teller = rng.sample(world.PEOPLE, 3)
-    # Stated, beside it, and left out.
+    # The topic of the main fact, of a second fact, and one that the text does not mention.
     topic, second, absent = rng.sample(world.topics(person, test), 3)
     text_form, other_form, claim_form = world.forms(rng)
     stated = world.fact(person, topic, rng)
-    # All three are made whichever is used, so that the label does not change the draws after it.
+    # All three claims are generated, so that the label does not change later random draws.
     claim = {
         ENTAILMENT: stated,
         NEUTRAL: world.fact(person, absent, rng),
@@ -59,7 +59,7 @@ def premise(relation: int, structure: Structure, rng: random.Random, test: bool)
     facts, phrases = [stated, claim], [world.phrase(stated, text_form)]
     if structure.extra_fact:
         facts.append(world.fact(person, second, rng))
-        # Before the first fact or after it.
+        # Inserted before or after the first fact.
         phrases.insert(
             rng.randrange(2), world.phrase(facts[-1], rng.choice((text_form, other_form)))
         )
@@ -67,26 +67,26 @@ def premise(relation: int, structure: Structure, rng: random.Random, test: bool)
     if structure.other_person:
         facts.append(world.distractor(witness, person, rng, test))
         witness_phrase = world.phrase(facts[-1], rng.choice((text_form, other_form)))
-        # Before the first person or after.
+        # Inserted before or after the clause of the first person.
         clauses.insert(rng.randrange(2), f"the {witness} {witness_phrase}")
     return Premise(
         world.sentence(structure.hedge.format(teller), " and ".join(clauses)),
         f"the {person} {world.phrase(claim, claim_form)}",
-        world.pairs(*facts),  # the claim's too
+        world.pairs(*facts),  # includes the claim's pair
     )
 
 
 def three(
     names: tuple[int, int, int], label: int, structure: Structure, rng: random.Random, test: bool
 ) -> Example:
-    """A pair in the schema of mnli; `names` are the relations in the task's order of labels."""
+    """Generates an example of mnli's schema; `names` holds the relation of each label."""
     pair = premise(names[label], structure, rng, test)
     row = {"premise": pair.text, "hypothesis": world.sentence(pair.claim)}
     return world.example(row, label, 3, structure, pair.pairs)
 
 
 def rte(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
-    """A pair of rte: what is not entailed is contradicted or neutral, with equal probability."""
+    """Generates an example of rte; label 1 is contradicted or neutral with equal probability."""
     # Label 0 is entailment.
     pair = premise(rng.choice((CONTRADICTION, NEUTRAL)) if label else 0, structure, rng, test)
     row = {"sentence1": pair.text, "sentence2": world.sentence(pair.claim)}
@@ -94,20 +94,20 @@ def rte(label: int, structure: Structure, rng: random.Random, test: bool) -> Exa
 
 
 def boolq(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
-    """A passage and a question that it answers with yes, label 1, or no."""
+    """Generates a passage and a question with the answer yes (label 1) or no."""
     pair = premise(ENTAILMENT if label else CONTRADICTION, structure, rng, test)
     row = {"passage": pair.text, "question": f"is it true that {pair.claim}"}
     return world.example(row, label, 2, structure, pair.pairs)
 
 
 def qnli(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
-    """A question and a sentence that answers it, label 0, or speaks of something else."""
+    """Generates a question and a sentence that answers it (label 0) or is about another topic."""
     person, witness = rng.sample(world.PEOPLE, 2)
     topic, second, absent = rng.sample(world.topics(person, test), 3)
     stated_topics = (topic, second)[: 1 + structure.extra_fact]  # one or two
     facts = world.facts_of(person, stated_topics, rng)
     asked_topic = absent if label else topic
-    rng.shuffle(facts)  # so that the answer's place tells nothing
+    rng.shuffle(facts)  # so that the position of the answer is not informative
     phrases = [world.phrase(stated, rng.randrange(world.FORMS)) for stated in facts]
     clauses = [f"the {world.adjective(rng)}{person} {' and '.join(phrases)}"]
     if structure.other_person:

@@ -1,4 +1,4 @@
-"""Generates paraphrases and texts that are none, in the schemas of mrpc and qqp."""
+"""Generates pairs of texts that are paraphrases or not, in the schemas of mrpc and qqp."""
 
 import random
 
@@ -10,25 +10,25 @@ HEDGES = {"": world.CERTAIN, "roughly put: ": 0.78, "in a way: ": 0.64}
 
 
 def sample_structure(rng: random.Random) -> Structure:
-    """Of two sentences."""
+    """Samples the structure of two sentences."""
     hedge, reliability = world.sample_hedge(rng, HEDGES)
     return Structure(hedge, reliability, rng.random() < 0.5)
 
 
 def mrpc(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
-    """A sentence and its paraphrase, label 1, or one in which a fact differs."""
+    """Generates a sentence and its paraphrase (label 1), or a sentence with a different fact."""
     person = rng.choice(world.PEOPLE)
-    # One topic or two, and one for a fact that is wrong.
+    # One or two topics, and another one for a wrong fact.
     *topics, strange = rng.sample(world.topics(person, test), 2 + structure.extra_fact)
     facts = world.facts_of(person, topics, rng)
     restated_facts = list(facts)
     if not label:
         at = rng.randrange(len(restated_facts))
-        # Both are drawn, whichever is used.
+        # Another topic, or another value of the same topic.
         wrong = world.fact(person, strange, rng), world.contradict(restated_facts[at], rng)
         restated_facts[at] = rng.choice(wrong)
     first_form, second_form, _ = world.forms(rng)
-    rng.shuffle(restated_facts)  # so that the order of facts tells nothing
+    rng.shuffle(restated_facts)  # so that the order of facts is not informative
     first_phrase = world.phrases(facts, first_form)
     second_phrase = world.phrases(restated_facts, second_form)
     row = {
@@ -39,14 +39,14 @@ def mrpc(label: int, structure: Structure, rng: random.Random, test: bool) -> Ex
 
 
 def qqp(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
-    """Two questions about a person that ask for the same topics, label 1, or not."""
+    """Generates two questions about a person that ask for the same topics (label 1) or not."""
     person = rng.choice(world.PEOPLE)
     topics = world.topics(person, test)
     first_topics = rng.sample(topics, 1 + structure.extra_fact)
     second_topics = list(first_topics)
     if not label:
         unasked = [topic for topic in topics if topic not in first_topics]
-        # The place is drawn after the topic, as Python evaluates the right side first.
+        # Two lines fix the order of the random draws: the topic first, then its index.
         wrong_topic = rng.choice(unasked)
         second_topics[rng.randrange(len(second_topics))] = wrong_topic
     rng.shuffle(second_topics)

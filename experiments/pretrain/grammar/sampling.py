@@ -1,4 +1,4 @@
-"""Seeded sampling of the suite: labels from their probabilities, word pairs held out for test."""
+"""Samples labels from their probabilities, and holds out word pairs for the test split."""
 
 import random
 import zlib
@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 
 class Example(NamedTuple):
-    """A text and the distribution its label is drawn from: the best accuracy to expect is known.
+    """A text and the distribution of its label, which gives the Bayes-optimal accuracy.
 
     Attributes:
-        row: The text of each field.
-        probabilities: Of each label.
-        pairs: The word pairs in it, each held out for test or not.
-        grade: How hard it is, 1 to 3.
+        row: Field -> text.
+        probabilities: Probability of each label.
+        pairs: The word pairs of the text; a split allows a pair or holds it out.
+        grade: Difficulty from 1 to 3.
     """
 
     row: dict[str, str]
@@ -25,23 +25,22 @@ class Example(NamedTuple):
 
 @cache
 def _held_out(term: str, options: tuple[str, ...], share: int) -> tuple[str, ...]:
-    # Not Python's hash, which differs from run to run.
+    # Python's own hash of a string differs from run to run.
     ranked = sorted(options, key=lambda option: zlib.crc32(f"{term}|{option}".encode()))
     return tuple(ranked[: len(options) // share])
 
 
 def allowed(term: str, options: Sequence[str], test: bool, share: int = 2) -> tuple[str, ...]:
-    """The `options` whose pair with `term` is allowed in a split: one in `share` is held out.
+    """Selects the `options` that a split allows together with `term`.
 
-    Held-out pairs are in the test rows. Which they are is decided by a hash that no run
-    changes, how many is the same for every word. So a word tells no more about the label in one
-    split than in the other: nothing that is learned in training from which words are paired can be
-    wrong in the test rows.
+    One option in `share` is held out for the test rows; training has the others. A fixed hash of
+    the pair selects them. Every term has the same number of held-out options, so a single word is
+    equally informative about the label in both splits.
     """
     held_out = _held_out(term, tuple(options), share)
     return held_out if test else tuple(option for option in options if option not in held_out)
 
 
 def categorical(probabilities: Sequence[float], rng: random.Random) -> int:
-    """An index, drawn with these probabilities."""
+    """Draws an index with these probabilities (or weights)."""
     return rng.choices(range(len(probabilities)), probabilities)[0]

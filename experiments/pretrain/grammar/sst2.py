@@ -1,7 +1,7 @@
 """Generates review sentences in the schema of sst2: degrees of praise, negation, contrast.
 
-Each word carries evidence in nats; a sentence adds it up, and the probability that its label is
-*positive* is the logistic of the sum. Weak words leave much to what a model expects.
+Each word carries evidence in nats. The probability of the label *positive* is the logistic function
+of a sentence's total evidence. With weak words, a model's bias can decide the answer.
 """
 
 import math
@@ -9,7 +9,7 @@ import random
 
 from experiments.pretrain.grammar.sampling import Example, allowed
 
-CAP = 3.0  # nats, so that no label is surer than 95 %
+CAP = 3.0  # nats; no label is more probable than 95 %
 THINGS = [
     "film", "movie", "plot", "cast", "script", "acting", "dialogue", "story", "ending",
     "soundtrack", "director", "pacing", "humor", "camera", "performance", "score", "romance",
@@ -28,22 +28,22 @@ BAD = (
     (0.7, ["flat", "tired", "messy", "weak", "empty", "bland", "hollow", "strange", "long",
            "slow", "odd", "familiar"]),
 )  # fmt: skip
-# Factors of a word's evidence.
+# Degree word -> factor of the next word's evidence.
 DEGREES = {"": 1.0, "very ": 1.4, "truly ": 1.4, "rather ": 0.6, "almost ": 0.6}
 PRAISE = ["loved", "enjoyed", "admired", "adored"]
 BLAME = ["hated", "disliked", "regretted", "endured"]
 
 
 def sample_structure(rng: random.Random) -> str:
-    """The pattern of a sentence."""
+    """Samples the pattern of a sentence."""
     return rng.choices(("plain", "verb", "two", "not", "but", "though"), (5, 1, 2, 2, 2, 2))[0]
 
 
 def sentence(label: int, structure: str, rng: random.Random, test: bool) -> Example:
-    """One review of this structure whose intended polarity is `label`, 1 for positive."""
+    """Generates a review of this structure with the intended polarity `label`, 1 for positive."""
     good = label == 1
     noun, other_noun = rng.sample(THINGS, 2)
-    # What is not bad is good.
+    # A negated sentence needs a word of the other polarity.
     weight, adjective = _word(good != (structure == "not"), noun, rng, test)
     pairs: tuple[tuple[str, str], ...] = ((noun, adjective),)
     degree = rng.choice(list(DEGREES)) if rng.random() < 0.5 else ""
@@ -65,7 +65,7 @@ def sentence(label: int, structure: str, rng: random.Random, test: bool) -> Exam
         pairs, evidence, grade = (*pairs, (other_noun, second)), weight * DEGREES[degree] + more, 1
     elif structure == "not":
         text = rng.choice((f"the {noun} is not {adjective}", f"the {noun} is never {adjective}"))
-        evidence, grade = 0.7 * weight, 2  # a negated word says less
+        evidence, grade = 0.7 * weight, 2  # negation weakens the evidence
     else:
         less, against = _word(not good, other_noun, rng, test)
         text = (
@@ -74,7 +74,7 @@ def sentence(label: int, structure: str, rng: random.Random, test: bool) -> Exam
             else f"the {noun} is {degree}{adjective} , though the {other_noun} is {against}"
         )
         pairs, grade = (*pairs, (other_noun, against)), 3
-        # The main clause outweighs the other.
+        # The main clause outweighs the subordinate clause.
         evidence = weight * DEGREES[degree] + 0.8 - 0.5 * less
     likely = 1 / (1 + math.exp(-min(evidence, CAP)))
     probabilities = (1 - likely, likely) if good else (likely, 1 - likely)
@@ -82,7 +82,7 @@ def sentence(label: int, structure: str, rng: random.Random, test: bool) -> Exam
 
 
 def _word(good: bool, noun: str, rng: random.Random, test: bool) -> tuple[float, str]:
-    """A word of this polarity and its evidence, the three degrees equally frequent."""
+    """Draws the evidence and a word of this polarity; the three strengths are equally frequent."""
     weight, adjectives = rng.choice(GOOD if good else BAD)
-    # One pair in four is for the test rows alone.
+    # One pair in four is held out for the test rows.
     return weight, rng.choice(allowed(noun, adjectives, test, share=4))

@@ -1,4 +1,4 @@
-"""Generates the rows of each language task; train and test share no word pair."""
+"""Generates the rows of each language task; training and test rows share no word pair."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ from experiments.pretrain.grammar.world import Structure
 
 S = TypeVar("S")
 Sample = Callable[[int, random.Random, bool], Example]
-"""`(label, generator, whether of the test split)` -> an example."""
+"""`(label, random generator, is test split)` -> an example."""
 
 
 class Grammar(NamedTuple):
-    """A task's number of labels, and the function that samples an example of a label."""
+    """A task's number of labels, and its function that samples an example of a given label."""
 
     labels: int
     sample: Sample
@@ -26,7 +26,7 @@ class Grammar(NamedTuple):
 def _sampler(
     structure: Callable[[random.Random], S], make: Callable[[int, S, random.Random, bool], Example]
 ) -> Sample:
-    """Draws the structure before the words, so the words held out do not change its share."""
+    """Returns a sampler that draws the structure first, independently of the held-out words."""
 
     def sample(label: int, rng: random.Random, test: bool) -> Example:
         return make(label, structure(rng), rng, test)
@@ -34,7 +34,7 @@ def _sampler(
     return sample
 
 
-# The orders of mnli's labels and of cb's.
+# The label orders of mnli and cb.
 ENC, ECN = (ENTAILMENT, NEUTRAL, CONTRADICTION), (ENTAILMENT, CONTRADICTION, NEUTRAL)
 
 
@@ -62,7 +62,7 @@ SIZES = {"train": 2000, "validation": 500}
 
 
 def example(task: str, rng: random.Random, test: bool) -> Example:
-    """One example of a split; its labels, once drawn, are equally frequent."""
+    """Samples one example of a split; over many examples the labels are equally frequent."""
     grammar = GRAMMARS[task]
     return grammar.sample(rng.randrange(grammar.labels), rng, test)
 
@@ -70,14 +70,14 @@ def example(task: str, rng: random.Random, test: bool) -> Example:
 def labeled(
     task: str, rng: random.Random, label: int, hardest: int, likelier: bool = False
 ) -> Example:
-    """One training example no harder than grade `hardest` whose *drawn* label is `label`.
+    """Samples a training example of at most grade `hardest`, conditioned on its drawn label.
 
-    With `likelier` its more probable label is `label`, and no label is drawn.
+    With `likelier`, it conditions on the more probable label instead, and draws no label.
 
-    So an ambiguous text comes with the label its document prefers: by Bayes' rule a model of these
-    documents must weigh a text's own probabilities by the preference.
+    An ambiguous text therefore appears with the label that its document prefers. By Bayes' rule, a
+    model of these documents has to weight the text's probabilities by the document's preference.
     """
-    # Those that do not fit are thrown away, so the others keep the distribution they have.
+    # Rejection sampling: accepted examples keep their conditional distribution.
     while True:
         sampled = example(task, rng, False)
         if sampled.grade > hardest:
@@ -92,36 +92,36 @@ def _likelier(sampled: Example) -> int:
 
 @cache
 def examples(task: str, split: str, seed: int = SEED) -> tuple[list[Example], list[int]]:
-    """The examples of a split and their labels as drawn; a seed gives the same on any machine."""
-    rng = random.Random(f"{seed}/{task}/{split}")  # seeded by a text: the same on any machine
+    """Samples the examples of a split and their labels; a seed gives the same on any machine."""
+    rng = random.Random(f"{seed}/{task}/{split}")  # a string seed gives the same on any machine
     sampled = [example(task, rng, test=split == "validation") for _ in range(SIZES[split])]
     # Labels are drawn after all texts, so their draws do not change the texts.
     return sampled, [categorical(text.probabilities, rng) for text in sampled]
 
 
 def records(task: str, split: str, seed: int = SEED) -> Iterator[dict[str, object]]:
-    """The rows of a split as the package holds them: fields, drawn label, more probable label."""
+    """Yields the rows of a split as stored: fields, drawn label and more probable label."""
     for sampled, label in zip(*examples(task, split, seed), strict=True):
         yield {**sampled.row, "label": label, "likelier": _likelier(sampled)}
 
 
 def best_accuracy(task: str, split: str) -> float:
-    """Bayes-optimal accuracy under the grammar: the mean probability of the best label.
+    """Computes the Bayes-optimal accuracy: the mean probability of the more probable label.
 
-    Over all draws of the labels; on the labels as drawn it is `realized_accuracy`.
+    This is the expectation over draws of the labels; `realized_accuracy` uses the drawn labels.
     """
     sampled, _ = examples(task, split)
     return sum(max(text.probabilities) for text in sampled) / len(sampled)
 
 
 def realized_accuracy(task: str, split: str) -> float:
-    """Accuracy on the rows as drawn of the Bayes-optimal answers."""
+    """Computes the accuracy of the Bayes-optimal answers on the drawn labels."""
     hits = sum(_likelier(text) == label for text, label in zip(*examples(task, split), strict=True))
     return hits / SIZES[split]
 
 
 def easiest(task: str) -> int:
-    """The lowest grade that a task's examples have."""
+    """Finds the lowest grade of a task's examples."""
     rng = random.Random(0)
-    # As many as bring every grade.
+    # 200 examples contain every grade.
     return min(example(task, rng, test=False).grade for _ in range(200))

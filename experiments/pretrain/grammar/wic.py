@@ -1,4 +1,4 @@
-"""Generates pairs of sentences that use a word in one sense or in two, in the schema of wic."""
+"""Generates pairs of sentences that use a word in the same sense or not, in the schema of wic."""
 
 import random
 
@@ -7,7 +7,7 @@ from experiments.pretrain.grammar.sampling import Example, allowed
 from experiments.pretrain.grammar.world import Structure
 
 HEDGES = {"": world.CERTAIN, "in a riddle , ": 0.78, "as a joke , ": 0.64}
-"""Openings, and how often a word is used in its usual sense after them."""
+"""Opening -> probability that the label agrees with the senses of the two phrases."""
 SENSES = {
     "bank": (("fished from the muddy bank", "rowed to the far bank", "rested on the grassy bank"),
              ("robbed the bank", "got a loan from the bank", "opened an account at the bank")),
@@ -37,13 +37,13 @@ SENSES = {
 
 
 def sample_structure(rng: random.Random) -> Structure:
-    """Reliability of the usual sense, and whether the sentences are of two people."""
+    """Samples a hedge, its reliability, and whether the sentences are about two people."""
     hedge, reliability = world.sample_hedge(rng, HEDGES)
     return Structure(hedge, reliability, other_person=rng.random() < 0.5)
 
 
 def wic(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
-    """Two sentences with a word: in the same sense, label 1, or not; never in one use twice."""
+    """Generates two uses of a word: in the same sense (label 1), or in two; never one use twice."""
     ambiguous = rng.choice(sorted(SENSES))
     person, witness = rng.sample(allowed(ambiguous, world.PEOPLE, test), 2)
     second = witness if structure.other_person else person

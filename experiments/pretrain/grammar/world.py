@@ -1,8 +1,8 @@
-"""People, topics and phrases of which the tasks with two texts are made.
+"""People, topics and phrases, from which the tasks with two texts are generated.
 
-A person has a value of every topic. A value can be said in three forms, and a topic asked for in
-three. Two forms share no word, and form by form all values are built of the same small words: a
-text and its restatement therefore have exactly as many words in common as a text and its denial.
+A person has a value of every topic. There are three forms to state a value, and three to ask for a
+topic. Two forms share no word, and in one form all values of a topic differ in a single word. So a
+text shares as many words with its paraphrase as with its contradiction.
 """
 
 import random
@@ -21,9 +21,9 @@ FORMS = 3
 
 
 class Topic(NamedTuple):
-    """A topic's names in questions, and how its values are said, form by form.
+    """A topic's names in questions and phrases for its values, by form.
 
-    `frames[form]` is a frame, `words[value][form]` what is filled into it.
+    `frames[form]` is a template, and `words[value][form]` is the word to insert.
     """
 
     names: tuple[str, str, str]
@@ -66,9 +66,9 @@ TOPICS = {
 VALUES = 4
 QUESTIONS = ("Which {topic} does the {person} have?", "What is known of {topic} for the {person}?",
              "Tell us about the {person} and {topic}?")  # fmt: skip
-CERTAIN = 0.94  # less than 1: every label is drawn
+CERTAIN = 0.94  # below 1, so that every label has a positive probability
 HEDGES = {"": CERTAIN, "they say ": 0.78, "perhaps ": 0.64}
-"""Openings, and how often a label is what the words after them say."""
+"""Opening -> probability that the label agrees with the words after the opening."""
 
 
 class Fact(NamedTuple):
@@ -80,55 +80,55 @@ class Fact(NamedTuple):
 
 
 def topics(person: str, test: bool) -> tuple[str, ...]:
-    """Topics of a person in this split; the other split has the other half."""
+    """Returns the topics of a person in this split; the other split has the other half."""
     return allowed(person, sorted(TOPICS), test)
 
 
 def fact(person: str, topic: str, rng: random.Random) -> Fact:
-    """A fact about a person, every value with the same chance."""
+    """Draws a fact about a person; all values are equally probable."""
     return Fact(person, topic, rng.randrange(VALUES))
 
 
 def facts_of(person: str, topics: Sequence[str], rng: random.Random) -> list[Fact]:
-    """A fact about a person for each topic."""
+    """Draws a fact about a person for each topic."""
     return [fact(person, topic, rng) for topic in topics]
 
 
 def contradict(fact: Fact, rng: random.Random) -> Fact:
-    """Another value of the same topic."""
+    """Draws another value of the same topic."""
     other_values = [number for number in range(VALUES) if number != fact.value]
     return fact._replace(value=rng.choice(other_values))
 
 
 def distractor(person: str, main_person: str, rng: random.Random, test: bool) -> Fact:
-    """A fact about another person, of a topic both may have if there is one.
+    """Draws a fact about another person, on a topic that both people have if possible.
 
-    Which of them it is does not depend on what is claimed or asked: else it would tell the label.
+    The topic does not depend on the claim or question, because it would reveal the label otherwise.
     """
     own_topics = topics(person, test)
     shared_topics = [topic for topic in own_topics if topic in topics(main_person, test)]
-    return fact(person, rng.choice(shared_topics or own_topics), rng)  # else they share none
+    return fact(person, rng.choice(shared_topics or own_topics), rng)
 
 
 def phrase(fact: Fact, form: int) -> str:
-    """A statement on the person: `is sleeping`, `enjoys a nap` or `keeps dozing`."""
+    """Formats a fact as a statement: `is sleeping`, `enjoys a nap` or `keeps dozing`."""
     topic = TOPICS[fact.topic]
     return topic.frames[form].format(topic.words[fact.value][form])
 
 
 def phrases(facts: Sequence[Fact], form: int) -> str:
-    """Statements of several facts on the person, all in one form."""
+    """Joins the statements of several facts, all in one form."""
     return " and ".join(phrase(fact, form) for fact in facts)
 
 
 def question(person: str, topics: Sequence[str], form: int) -> str:
-    """A question for a person's values of one or two topics."""
+    """Formats a question for a person's values of one or two topics."""
     names = " and ".join(TOPICS[topic].names[form] for topic in topics)
     return QUESTIONS[form].format(person=person, topic=names)
 
 
 def forms(rng: random.Random) -> list[int]:
-    """The forms in random order: texts that are compared take different ones."""
+    """Shuffles the forms, so that compared texts get different forms."""
     return rng.sample(range(FORMS), FORMS)
 
 
@@ -136,10 +136,10 @@ class Structure(NamedTuple):
     """The plan of an example, drawn before its words and independently of its label.
 
     Attributes:
-        hedge: The words it opens with, which tell how reliable the text is.
-        reliability: How often the label is what the words say.
-        extra_fact: Whether there is a second fact.
-        other_person: Whether there is a second person.
+        hedge: The opening, which signals how reliable the text is.
+        reliability: Probability that the label agrees with the words.
+        extra_fact: Whether the text has a second fact.
+        other_person: Whether the text has a second person.
     """
 
     hedge: str = ""
@@ -149,8 +149,8 @@ class Structure(NamedTuple):
 
     @property
     def grade(self) -> int:
-        """The difficulty, 1 to 3."""
-        # Each difficulty adds one.
+        """The difficulty from 1 to 3."""
+        # Each source of difficulty adds one.
         return min(3, 1 + self.extra_fact + self.other_person + (self.reliability < CERTAIN))
 
 
@@ -161,9 +161,9 @@ def example(
     structure: Structure,
     pairs: tuple[tuple[str, str], ...],
 ) -> Example:
-    """An example whose label is as intended as often as its structure is reliable.
+    """Builds an example; the intended label has the probability `structure.reliability`.
 
-    The other labels share the rest.
+    The other labels share the rest equally.
     """
     other_share = (1 - structure.reliability) / (labels - 1)
     probabilities = [other_share] * labels
@@ -172,23 +172,23 @@ def example(
 
 
 def sentence(*texts: str) -> str:
-    """Words put together, with a capital and a full stop."""
+    """Joins texts to a sentence with a capital letter and a period."""
     text = "".join(texts)
     return text[0].upper() + text[1:] + "."
 
 
 def adjective(rng: random.Random) -> str:
-    """A word about somebody, three times in ten."""
+    """Draws an adjective for a person with probability 0.3, else returns an empty text."""
     return rng.choice(ADJECTIVES) + " " if rng.random() < 0.3 else ""
 
 
 def pairs(*facts: Fact) -> tuple[tuple[str, str], ...]:
-    """The word pairs of these facts: a person and a topic, with all that is said of it."""
+    """Returns the word pair of each fact: the person and the topic (with all of its words)."""
     return tuple((fact.person, fact.topic) for fact in facts)
 
 
 def sample_hedge(rng: random.Random, hedges: dict[str, float]) -> tuple[str, float]:
-    """A hedge and its reliability; two in five are less than certain."""
-    certain, *uncertain = hedges  # the plain opening stands first
+    """Draws a hedge and its reliability; with probability 0.4 it is less than certain."""
+    certain, *uncertain = hedges  # the plain opening is first
     chosen = rng.choice(uncertain) if rng.random() < 0.4 else certain
     return chosen, hedges[chosen]

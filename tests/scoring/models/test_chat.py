@@ -180,5 +180,5 @@ def test_rows_with_the_text_of_a_special_token_are_counted(instruct, tmp_path):
     notes = []
     values = BASE | {"model": str(instruct), "data": str(tmp_path), "tasks": "sst2", "limit": 0}
     render_contexts(Settings.of(**values, chat="turns"), notify=notes.append)
-    assert any("2 of 6 rows of sst2 hold the text of a special token" in note for note in notes)
+    assert any("2 of 6 rows of sst2 contain the text of a special token" in note for note in notes)
     assert any(note.startswith("sst2: some of its test rows are also demon") for note in notes)
