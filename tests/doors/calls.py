@@ -98,7 +98,7 @@ def _run(call):
             assert end.code in (0, None, 2), stderr.getvalue()
             if end.code:
                 (refusal,) = re.findall(r"^error: (.*)$", stderr.getvalue(), re.M)
-                return Reply(refusal)
+                return Reply(re.sub(r"table [0-9a-f]{16}", "table ID", refusal))
     answer = []
     for context in map(json.loads, stdout.getvalue().splitlines() if "--json" in words else ()):
         answer += [context[when] and _percent(context[when]["accuracy"]["value"])

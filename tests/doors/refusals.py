@@ -48,6 +48,7 @@ ANSWERS = {
     "least of three": accuracies(least(np.insert(SCORES, 2, MAYBE, axis=1))),
     "probabilities as logits": accuracies(PROBS),
     "losses as logits": accuracies(-SCORES),
+    "half of the bias": [None, accuracies(SCORES - SCORES.mean(axis=0) / 2)[0]],
     "third right once": accuracies(THIRD, np.where(np.arange(40) == 0, 2, RIGHT)),
     "twice": 2 * accuracies(SCORES),
     "each half": accuracies(SCORES[:20], RIGHT[:20]) + accuracies(SCORES[20:], RIGHT[20:]),
