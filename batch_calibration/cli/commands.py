@@ -355,7 +355,8 @@ def _correct(
     method, seed = args.method, args.seed
     for text in args.option:
         if "=" not in text:
-            raise InputError.at("--option", "NAME=VALUE", shown(text), "write --option=strength=0.5")
+            remedy = "write it as in --option=strength=0.5"
+            raise InputError.at("--option", "NAME=VALUE", shown(text), remedy)
     chosen = read_options(f"{method}.{text}" for text in args.option)
     if args.strength is not None:
         chosen.setdefault(method, {})["strength"] = args.strength

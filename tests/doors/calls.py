@@ -29,6 +29,8 @@ from batch_calibration.metrics import Estimate
 from batch_calibration.settings import Settings
 
 CASES = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text(encoding="utf-8"))
+for _case in CASES.values():
+    _case["sentence"] = " ".join(_case["sentence"].split())
 NAMES = {name: getattr(batch_calibration, name) for name in batch_calibration.__all__}
 NAMES |= {"Settings": Settings, "tables_of": tables_of, "np": np, **ARRAYS}
 CONSOLE = re.compile(r"--([a-z][\w-]*)(?:=((?:'[^']*'|[^\s;:()?'])+))?")
@@ -101,8 +103,10 @@ def _run(call):
                 return Reply(re.sub(r"table [0-9a-f]{16}", "table ID", refusal))
     answer = []
     for context in map(json.loads, stdout.getvalue().splitlines() if "--json" in words else ()):
-        answer += [context[when] and _percent(context[when]["accuracy"]["value"])
-                   for when in ("before", "after")]
+        answer += [
+            context[when] and _percent(context[when]["accuracy"]["value"])
+            for when in ("before", "after")
+        ]
     if "--output=o.csv" in words and words[0] == "calibrate":
         rows = list(csv.DictReader(io.StringIO(Path("o.csv").read_text(encoding="utf-8"))))
         answer = [None, _percent(np.mean([row["prediction"] == row["gold"] for row in rows]))]

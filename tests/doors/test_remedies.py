@@ -26,18 +26,18 @@ def test_a_remedy_leads_to_the_right_answer_or_to_another_refusal(name, remedy, 
     case = CASES[name]
     right = case.get("answers", {}).get(remedy, "all rows")
     reply = ask(call, tmp_path)
-    assert reply.refusal != " ".join(case["sentence"].split())
+    assert reply.refusal != case["sentence"]
     if right == "refused":
         assert reply.refusal
-    for got, truth in zip(reply.answer, ANSWERS.get(right, ()), strict=False):
-        assert got in (None, truth), f"{reply.answer} where {ANSWERS[right]} is right"
+    if reply.answer and right in ANSWERS:
+        truth = ANSWERS[right]
+        assert [got or t for got, t in zip(reply.answer, truth, strict=True)] == list(truth)
 
 
 def test_every_refusal_has_a_remedy_that_is_tried_or_a_reason():
     for name, case in CASES.items():
-        named = " ".join(case["sentence"].split())
         kept = {key for kind in ("answers", "fails") for key in case.get(kind, ())}
         assert remedies(case) or case.get("untried"), name
         assert kept <= remedies(case).keys(), name
         for remedy in case.get("remedies", {}):
-            assert remedy in named, f"{name}: no {remedy!r} in the sentence"
+            assert remedy in case["sentence"], f"{name}: no {remedy!r} in the sentence"
