@@ -176,8 +176,8 @@ class InputError(ValueError):
     def replacing(self, old: str, new: str) -> InputError:
         """Returns this error with `old` replaced by `new`, such as a path by its title."""
         error = InputError(str(self).replace(old, new))
-        fields = {name: text.replace(old, new) for name, text in vars(self).items()}
-        vars(error).update(fields)
+        for name in ("key", "where", "expected", "got", "remedy"):
+            setattr(error, name, getattr(self, name).replace(old, new))
         return error
 
 
