@@ -48,6 +48,7 @@ ANSWERS: dict[str, Sequence[float]] = {
     "least of three": accuracies(least(np.insert(SCORES, 2, MAYBE, axis=1))),
     "losses as logits": accuracies(-SCORES),
     "probabilities as logits": accuracies(PROBS),
+    "three contexts": 3 * accuracies(SCORES),
     "third right once": accuracies(THREE, np.array([2, *RIGHT[1:]])),
 }
 """Name -> accuracies in % before and after BC of each context."""
@@ -132,6 +133,9 @@ def ranked_rows() -> str:
 
 CONFIG = "def get_config():\n    return {}\n"
 ONE_ABOVE = np.vstack([[3.5, -1.0], SCORES[1:]])
+NUMBERS = log(choices=("1", "0"))
+for _line, _right in zip(NUMBERS, RIGHT, strict=True):
+    _line["doc"]["answer"], _line["target"] = int(_right), str(_right)
 EVERY_ROW = np.arange(40)[:, None]
 COUNTS = [row[: 2 + i % 2] for i, row in enumerate(THREE)]
 THIRD = {**log(THREE, "abc")[0], "target": 2}
@@ -168,6 +172,7 @@ FILES: dict[str, str | bytes] = {
     "notes.txt": "no scores\n",
     "table.pkl": b"\x80\x04\x95",
     "two.npz": archive(first=SCORES, second=SCORES, gold=RIGHT),
+    "models.npz": archive(scores=np.stack([SCORES, SCORES]), gold=RIGHT),
     "words.npz": archive(gold=RIGHT),
     "frame.json": json.dumps({"no": SCORES[:, 0].tolist(), "yes": SCORES[:, 1].tolist()}),
     "long.csv": choice_rows(),
@@ -178,6 +183,7 @@ FILES: dict[str, str | bytes] = {
     "samples_filters.jsonl": json_lines(log(filter="none") + log(SCORES - 0.25, filter="other")),
     "samples_counts.jsonl": json_lines(log(COUNTS, "abc")),
     "samples_maybe.jsonl": json_lines([THIRD, *log(THREE, "abc")[1:]]),
+    "samples_numbers.jsonl": json_lines(NUMBERS),
     "samples_nan.jsonl": json_lines(log(np.where(EVERY_ROW == 0, np.nan, SCORES))),
     "results.json": json.dumps(log_forms.RESULTS),
     "sampled.json": json.dumps(INSPECT).replace('"choices": ["a', '"c": ["a'),
