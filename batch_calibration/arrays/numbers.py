@@ -226,6 +226,10 @@ def read_rows(
         if per_row is not None and per_row.shape != rows.shape[:1]:
             expected = f"one per row of the scores, shape {rows.shape[:1]}"
             raise InputError.at(name, expected, per_row.shape, "give as many as rows")
+    is_traced = weights is None or isinstance(weights, jax.core.Tracer)
+    if not is_traced and not (np.asarray(weights) >= 0).all():
+        got, remedy = f"{np.min(np.asarray(weights)):g}", "give 0 for an absent row"
+        raise InputError.at("weight", "weights of at least 0", got, remedy)
     return rows, gold, weights
 
 
