@@ -102,11 +102,10 @@ def _run(call):
                 (refusal,) = re.findall(r"^error: (.*)$", stderr.getvalue(), re.M)
                 return Reply(re.sub(r"table [0-9a-f]{16}", "table ID", refusal))
     answer = []
-    for context in map(json.loads, stdout.getvalue().splitlines() if "--json" in words else ()):
-        answer += [
-            context[when] and _percent(context[when]["accuracy"]["value"])
-            for when in ("before", "after")
-        ]
+    for line in stdout.getvalue().splitlines() if "--json" in words else ():
+        context = json.loads(line)
+        both = context["before"], context["after"]
+        answer += [when and _percent(when["accuracy"]["value"]) for when in both]
     if "--output=o.csv" in words and words[0] == "calibrate":
         rows = list(csv.DictReader(io.StringIO(Path("o.csv").read_text(encoding="utf-8"))))
         answer = [None, _percent(np.mean([row["prediction"] == row["gold"] for row in rows]))]
@@ -116,8 +115,7 @@ def _run(call):
 def remedies(case):
     """Each remedy that a case's sentence names, and the call after it.
 
-    Where the case has a call for a remedy of its own, it is that: a sentence may ask for changes
-    in a file.
+    A case has a call of its own for a remedy that asks for more, such as changes in a file.
     """
     call, sentence = case["call"], case["sentence"]
     found = dict(case.get("remedies", {}))
@@ -138,7 +136,7 @@ def remedies(case):
     for name, setting in (PYTHON if is_python(call) else CONSOLE).findall(sentence):
         setting = setting.rstrip(",.")
         is_value = setting or name.removeprefix("no-") in SWITCHES
-        if is_value and not setting.isupper() and f"leave {name} out" not in found:
+        if is_value and f"leave {name} out" not in found:
             remedy = f"{name}={setting}" if is_python(call) else f"--{name}={setting}".rstrip("=")
             add(remedy, changed(call, name, setting))
     return found
