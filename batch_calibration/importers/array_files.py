@@ -143,7 +143,7 @@ def _score_arrays(where: str, arrays: Arrays, reading: Reading) -> list[tuple[st
         return prefixed or [("", real[0])]
     listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
     expected = "an array named scores, [n, k] or [contexts, n, k]"
-    remedy = f"name one with {spell('labels', real[0] if real else 'NAME')}"
+    remedy = f"name one with {spell('labels', real[0])}" if real else "add one"
     raise InputError.at(where, expected, listed or "no arrays", remedy)
 
 

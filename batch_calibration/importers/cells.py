@@ -270,7 +270,9 @@ def choose_labels(
     if len(set(chosen)) < len(chosen):
         twice = first_repeated(chosen)
         raise InputError(
-            f"{where}: {spell('labels')} names {twice!r} twice; name each label once.", key="labels"
+            f"{spell('labels')} names {twice!r} twice; name each label once.",
+            where=where,
+            key="labels",
         )
     lacking = [name for name in chosen if name not in names]
     if not lacking:

@@ -145,7 +145,7 @@ def find_images(task: Task, data: str) -> ImageSource | None:
     if task.folder:
         folders = [Path(task.folder)]
     elif not data:
-        raise InputError.at("data", "a folder of images or 'mini'", "nothing", "give one")
+        raise InputError.at("", "a folder of images or 'mini'", "nothing", "give one", "data")
     else:
         folders = [Path(data) / task.name, Path(data) / f"extra_{task.name}", Path(data)]
     if not folders[-1].is_dir():
