@@ -22,6 +22,9 @@ MOST_ELEMENTS = 2**22
 MOST_KEYS, MOST_TENSORS, MOST_LETTERS = 2**16, 2**17, 2**24
 
 
+Metadata = dict[str, Any]
+
+
 class Kind(NamedTuple):
     """A type and range of a metadata value.
 
@@ -195,7 +198,7 @@ class _Reader:
         remedy = "fetch it again or convert it again"
         return InputError.at(self.path, "a GGUF file of version 2 or 3", got, remedy)
 
-    def metadata(self, keys: int) -> dict[str, Any]:
+    def metadata(self, keys: int) -> Metadata:
         """Reads metadata, and checks the type and range of each key that the project reads."""
         metadata = dict[str, Any]()
         for _ in range(keys):
@@ -212,7 +215,7 @@ class _Reader:
                 raise InputError.at(f"{self.path}, {key}", kind.expected, got, remedy)
         return metadata
 
-    def header(self) -> tuple[dict[str, Any], dict[str, GGUFTensor]]:
+    def header(self) -> tuple[Metadata, dict[str, GGUFTensor]]:
         """Reads the file's metadata, and its tensors under the file's names."""
         import gguf
 
@@ -247,7 +250,7 @@ class _Reader:
         return metadata, found
 
 
-def read_header(path: Path) -> tuple[dict[str, Any], dict[str, GGUFTensor]]:
+def read_header(path: Path) -> tuple[Metadata, dict[str, GGUFTensor]]:
     """Reads the metadata of a file, and its tensors under the file's names.
 
     Raises:
