@@ -5,7 +5,8 @@ hold all scores of a row. Anything ambiguous is refused, with a request for name
 """
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -160,6 +161,12 @@ def label_rows(
     for name, column in columns.items():
         if name in reading.by or (name.lower() in CONTEXT_NAMES and name not in names_in_use):
             told_apart[name] = list(map(cells.text_of, column))
+    if not reading.by and not told_apart:
+        texts = {}
+        for name, column in columns.items():
+            if name not in {*read_names, *vectors.names, reading.gold}:
+                texts[name] = list(map(cells.text_of, column))
+        refuse_repeated_ids(where, texts)
     return Imported(
         where,
         vectors.scores[:, indices],
@@ -170,6 +177,31 @@ def label_rows(
         notes=notes,
         score_names=read_names,
     )
+
+
+def refuse_repeated_ids(where: str, columns: Mapping[str, Sequence[str]]) -> None:
+    """Raises an error if each value of a column occurs once under each value of another column.
+
+    The first column then holds ids, and the other one a prompt, a seed or a run with a bias of its
+    own. Several columns may differ between the rows of an id.
+
+    >>> refuse_repeated_ids("f.csv", {"id": [*"abcabc"], "seed": [*"000111"]})
+    Traceback (most recent call last):
+    batch_calibration.errors.InputError: f.csv: expected one context; got each value of 'id' 2 ...
+    """
+    counts: dict[str, Counter[str]] = {name: Counter(texts) for name, texts in columns.items()}
+    for ids, of_id in counts.items():
+        repeats = max(of_id.values(), default=0)
+        if not 1 < repeats < len(of_id) or min(of_id.values()) < repeats or "" in of_id:
+            continue
+        apart = [n for n in columns if n != ids and 1 < len(counts[n]) <= repeats]
+        settings = list(zip(*(columns[name] for name in apart), strict=True))
+        pairs = set(zip(columns[ids], settings, strict=False))  # no setting without such a column
+        if len(set(settings)) == repeats and len(pairs) == len(settings):
+            remedy = f"pass {spell('by', tuple(apart))}, which makes each a context, or leave "
+            remedy += f"{', '.join(map(repr, apart))} out if the rows have one prompt"
+            got = f"each value of {ids!r} {repeats} times, once for each {' and '.join(apart)}"
+            raise InputError.at(where, "one context", got, remedy, "by")
 
 
 def label_columns(where: str, columns: Columns, reading: Reading) -> tuple[Names, Names]:

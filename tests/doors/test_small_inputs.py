@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from batch_calibration import accuracy, diagnose, recommend_together
+from batch_calibration import Reading, accuracy, diagnose, read, recommend_together
+from batch_calibration.errors import spell
 from batch_calibration.metrics.table import METRICS
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.api.scorer import ApiScorer
@@ -99,3 +100,29 @@ def test_labels_of_one_first_word_are_refused_before_a_request(refuses):
     settings = ApiSettings(server="http://127.0.0.1:1", api_scores="top_k")
     error = refuses(ApiScorer(settings, "m").score, ["a"], [" New York", " New Delhi"])
     assert (error.key, error.got) == ("labels", "'New' twice")
+
+
+@pytest.mark.parametrize("names", [("template",), ("shots", "seed")])
+def test_prompts_in_columns_are_contexts(names, refuses, saved):
+    """Each question comes once under each prompt; a bias belongs to a prompt."""
+    random, gold, lines = np.random.default_rng(0), np.arange(40) % 2, []
+    for first in range(2):
+        for second in range(2 if len(names) > 1 else 1):
+            bias = 2.0 * first + second
+            for question, right in enumerate(gold):
+                score = 2.0 * (right == 1) - 1 + bias + random.normal()
+                cells = [f"q{question}", *[first, second][: len(names)], 0.0, score]
+                lines.append(",".join(map(str, [*cells, ("no", "yes")[right]])))
+    path = saved("\n".join([f"id,{','.join(names)},no,yes,gold", *lines]), "prompts.csv")
+    for options in ({}, {"ids": "id"}):
+        error = refuses(read, path, Reading(labels=("no", "yes"), gold="gold", **options))
+        assert error.key == "by" and spell("by", names) in error.remedy
+    tables = read(path, Reading(labels=("no", "yes"), gold="gold", by=names, from_probs=False))
+    assert len(tables) == 2 ** len(names)
+
+
+def test_columns_that_tell_no_prompts_apart_are_read(saved):
+    rows = [f"q{i},{i % 7},-0.{i + 1},-1.{i + 1}" for i in range(20)]
+    for lines in (rows, [*rows, "q0,8,-1,-2"]):  # one id twice by chance
+        path = saved("\n".join(["question,length,no,yes", *lines]), "a.csv")
+        assert len(read(path, Reading(labels=("no", "yes")))) == 1
