@@ -51,8 +51,7 @@ def of_files() -> Iterator[Callable[[], object]]:
     Path("folder").mkdir()
     for name in (*files, "folder", "nowhere.csv"):
         yield lambda name=name: bc.read(name)
-    for name in ("nowhere.toml", "sst3"):
-        yield lambda name=name: load_task(name)
+    yield lambda: load_task("nowhere.toml")
     yield lambda: load_checkpoint("nowhere")
     yield lambda: load_checkpoint("folder")
     yield lambda: bc.load_results("folder")
@@ -61,5 +60,8 @@ def of_files() -> Iterator[Callable[[], object]]:
 
 def test_mistakes_in_files_are_answered_by_a_sentence(tmp_path, monkeypatch, refuses):
     monkeypatch.chdir(tmp_path)
-    for make in of_files():
-        refuses(make)
+    names = "texts.csv torn.npz picture.png folder nowhere.csv nowhere.toml nowhere folder"
+    names = [*names.split(), "workdir folder", "workdir folder"]
+    for make, name in zip(of_files(), names, strict=True):
+        assert str(refuses(make)).startswith(f"{name}: ")
+    assert refuses(load_task, "sst3").got == "sst3"

@@ -108,7 +108,7 @@ def test_a_task_file_says_that_its_labels_are_balanced(tmp_path, refuses):
     path.write_text(text)
     assert read_task_file(str(path)).balanced
     path.write_text(text.replace("= true", '= "yes"'))
-    refuses(read_task_file, str(path))
+    assert refuses(read_task_file, str(path)).where == f"{path}, balanced"
 
 
 def test_uneven_tasks_are_not_called_balanced():

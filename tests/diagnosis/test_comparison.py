@@ -59,6 +59,10 @@ def test_several_contexts_are_weighted_by_their_labeled_rows():
 
 
 def test_what_cannot_be_compared_is_a_sentence(refuses):
-    wrong = [{"gold": -np.ones(200, int)}, {"methods": ["cc"]}, {"methods": ["bcc"]}]
-    for options in (*wrong, {"labeled": SCORES}, {"gold": GOLD[:3]}):
-        refuses(compare, SCORES, **{"gold": GOLD, "from_probs": False, **options})
+    for options, where, got in (
+        ({"gold": -np.ones(200, int)}, "labels", ""), ({"gold": GOLD[:3]}, "labels", "(3,)"),
+        ({"methods": ["cc"]}, "methods", "cc: no block 'cc' in the table"),
+        ({"methods": ["bcc"]}, "", "bcc"), ({"labeled": SCORES}, "labeled", "one of them"),
+    ):  # fmt: skip
+        error = refuses(compare, SCORES, **{"gold": GOLD, "from_probs": False, **options})
+        assert (error.where, error.got) == (where, got)

@@ -48,7 +48,7 @@ def test_a_loss_is_called_one(planted_rows, refuses):
     scores, gold = planted_rows
     text = " ".join(diagnose(scores, gold, corrected=-scores).sentences())
     assert "a loss: do not use it here" in text
-    refuses(diagnose, scores, gold[:-1])
+    assert refuses(diagnose, scores, gold[:-1]).got == "(149,)"
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_margins_below_the_rounding_of_half_precision_are_counted(refuses):
     assert diagnose(rows).rounded is None  # not known
     # An array of half precision says so itself.
     assert len(diagnose(rows.astype(np.float16)).rounded) >= 4
-    refuses(diagnose, rows, dtype="bfloat")
+    assert refuses(diagnose, rows, dtype="bfloat").key == "dtype"
 
 
 def test_the_rounding_that_flips_predictions_is_counted():

@@ -81,7 +81,8 @@ def test_the_preference_is_the_mean_of_both_places_means():
 
 def test_an_order_that_no_coin_drew_is_refused(refuses):
     judgments, _ = planted(0.0, 1.0)
-    refuses(judge.remove_preference, judgments._replace(is_first=np.ones(400, bool)))
+    error = refuses(judge.remove_preference, judgments._replace(is_first=np.ones(400, bool)))
+    assert "100 %" in error.got
 
 
 def test_the_console_prints_the_figures_of_the_evidence(shared, tmp_path, capsys):
@@ -129,12 +130,17 @@ def test_files_of_alpaca_eval_and_tables(tmp_path):
 
 def test_what_is_no_judgment_is_a_sentence(tmp_path, refuses):
     path, head = tmp_path / "pairs.csv", "p_first,candidate_first\n"
-    texts = [head + row for row in ("2,true\n", "x,true\n", "0.5,maybe\n", "")]
-    odds = [head.replace("p_", "log_odds_", 1) + row for row in ("inf,true\n", ",true\n")]
-    for text in ("a,b\n1,2\n", *texts, *odds, "p_first\n0.5\n", ""):
+    odds = head.replace("p_", "log_odds_", 1)
+    for text, got in (
+        ("a,b\n1,2\n", "['a', 'b']"), ("p_first\n0.5\n", "['p_first']"), ("", "nothing"),
+        (f"{head}2,true\n", "2 to 2"), (f"{head}x,true\n", "'x'"), (head, "none"),
+        (f"{head}0.5,maybe\n", "'maybe'"), (f"{odds}inf,true\n", "'inf'"),
+        (f"{odds},true\n", "none in any row"),
+    ):  # fmt: skip
         path.write_text(text)
-        refuses(read_judgments, [path])
-    refuses(read_judgments, [tmp_path / "absent.csv"])
+        assert refuses(read_judgments, [path]).got == got
+    absent = tmp_path / "absent.csv"
+    assert refuses(read_judgments, [absent]).where == str(absent)
 
 
 def test_answers_with_line_ends_are_one_row(tmp_path):
@@ -189,7 +195,7 @@ def test_ties_among_verdicts_leave_them_verdicts(tmp_path, capsys):
 def test_probabilities_that_are_called_log_odds_are_refused(tmp_path, refuses):
     path = tmp_path / "pairs.jsonl"
     write_pairs(path, np.linspace(0.05, 0.95, 12).tolist())
-    refuses(read_judgments, [path])
+    assert "0.05 to 0.95" in refuses(read_judgments, [path]).got
     write_pairs(path, np.linspace(0.05, 1.95, 12).tolist())
     assert read_judgments([path]).margins.max() == 1.95
 
