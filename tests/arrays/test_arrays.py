@@ -68,6 +68,7 @@ REFUSED = {
 # One reader is behind all doors: each kind at one door, and one kind at each.
 CASES = [*product(["accuracy"], REFUSED), *product(DOORS, ["list (setting an array element"])]
 ARGUMENTS = {"probe": "probe", "labeled": "labeled", "estimator": "X", "transform": "X"}
+ARGUMENTS |= {"margin": "boundary", "make_block": "log_probs"}
 
 
 @pytest.mark.parametrize(("door", "kind"), CASES)

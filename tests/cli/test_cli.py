@@ -287,7 +287,7 @@ def test_figures(table, tmp_path, ending):
         (["calibrate", "{}", "--output=x.doc"], "x.doc: expected a file that ends in .csv"),
         (["diagnose", "{}", "--plot=x.doc"], "ends in .png, .pdf or .svg"),
         (["calibrate", "{}", "--by=subject"], "subject"),
-        (["compare", "{}", "--missing=bound"], "give compare --missing=least"),
+        (["compare", "{}", "--missing=bound"], "use compare --missing=least"),
         (["calibrate", "{}", "--format=nix"], "There is no format named 'nix'"),
         (["calibrate", "{}", "{}"], "two contexts have one name"),
         (["score", "--workdir=W", "--shots=two"], "--shots: expected a whole number; got 'two'"),
@@ -373,7 +373,7 @@ def test_parquet_is_corrected_batch_by_batch(table, tmp_path, capsys, said):
     run("calibrate", path, *flags, "--method=cc", f"--probe={tmp_path / 'probe.csv'}")
     np.testing.assert_allclose(read_table(out)["no"], scores[:, 0] + 2.0, atol=1e-5)
     refusal = said("calibrate", path, *flags, f"--plot={tmp_path / 'p.png'}", code=2).err
-    assert "a stream of Parquet is not drawn" in refusal
+    assert "--plot: a stream of Parquet" in refusal
 
 
 def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypatch, said):

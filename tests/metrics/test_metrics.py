@@ -272,7 +272,7 @@ def test_metrics_of_scores_refuse_predictions(name, host, refuses):
 @pytest.mark.parametrize(
     ("answers", "got"),
     [
-        ([0.0, 1.0], "list of float64"), (["a", "b"], "list of <U1"), ([0, -1], "-1 in row 1"),
+        ([0.0, 1.0], "list [n] of float64"), (["a", "b"], "list of <U1"), ([0, -1], "-1 in row 1"),
         ([0, 7000], "7,000"), ([0, 1, 1], "(2,)"),
     ],
 )  # fmt: skip
