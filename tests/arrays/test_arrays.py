@@ -138,11 +138,6 @@ def test_a_mask_is_a_weight():
     np.testing.assert_array_equal(BC.fit(ROWS, None, mask).bias, BC.fit(ROWS[:5]).bias)
 
 
-@pytest.mark.parametrize("strength", [True, np.ma.masked, "1"])
-def test_options_are_read_by_the_same_rule(strength, refuses):
-    assert refuses(calibrate, ROWS, strength=strength).where == "strength"
-
-
 SENTINELS = [np.finfo(np.float32).min, -2 * LARGEST, -1e300, -np.inf]
 
 

@@ -112,25 +112,22 @@ def test_a_probe_with_missing_labels_is_filled_too():
 @pytest.mark.parametrize(
     ("scores", "options", "why"),
     [
-        (10 * [[-1.0, -np.inf]], {}, "-inf in row 0, label 1 (10 in all)"),
         (10 * [[-1.0, -9999.0]], {}, "-9999 in row 0, label 1 (10 in all)"),
         (10 * [[-1.0, -np.inf]], {"missing": "drop"}, "missing='drop' would"),
-        (10 * [[-1.0, -np.inf]], {"missing": "last"}, "'last'"),
-        (10 * [[-1.0, -np.inf]], {"missing": 3}, "3"),
-        (10 * [[-1.0, -np.inf]], {"missing": "nan"}, "'nan'"),
+        (10 * [[-1.0, -np.inf]], {"missing": "last"}, "got 'last'"),
+        (10 * [[-1.0, -np.inf]], {"missing": 3}, "got 3"),
+        (10 * [[-1.0, -np.inf]], {"missing": "nan"}, "got 'nan'"),
         (10 * [[-1.0, -2.0], [-np.inf] * 2], {"missing": "least"}, "row 1 has no score"),
         ([[-1.0, -np.inf]], {"missing": "least", "bound": [1, 2]}, "shape (2,), 0 not finite"),
         ([[-1.0, -np.inf]], {"missing": "least", "bound": [-np.inf]}, "shape (1,), 1 not finite"),
         ([[-1.0, -np.inf]], {"missing": "least", "bound": ["x"]}, "list of <U1"),
         ([[-1.0, -np.inf]], {"bound": [-2.0]}, "bound: it is used only with missing="),
-        (10 * [[-1.0, np.inf]], {"missing": "least"}, "+inf in row 0, label 1 (10 in all)"),
         ([[np.inf, -np.inf], [-1.0, -2.0]], {"missing": "least"}, "+inf in row 0, label 0"),
         ([[np.inf, -np.inf], [-1.0, -2.0]], {"missing": -30.0}, "+inf in row 0, label 0"),
     ],
 )
 def test_missing_labels_that_cannot_be_filled_are_a_sentence(scores, options, why, refuses):
-    error = refuses(calibrate, scores, **options)
-    assert why in (error.got or str(error))
+    assert why in str(refuses(calibrate, scores, **options))
 
 
 def test_no_row_at_all_has_no_range(refuses):

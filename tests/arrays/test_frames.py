@@ -69,8 +69,8 @@ def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name, refuses)
 
 
 def test_a_column_that_numpy_has_no_type_for_is_refused(refuses):
-    error = refuses(calibrate, pl.DataFrame({**ROWS, "huge": [2**70] * 12}))
-    assert "column 'huge' holds no numbers" in error.got
+    frame = pl.DataFrame({**ROWS, "huge": [2**70] * 12})
+    assert "column 'huge' holds no numbers" in refuses(calibrate, frame).got
     assert refuses(predict, np.asarray(-1.0)).got == "one number"
 
 
@@ -91,8 +91,7 @@ def test_columns_are_those_of_the_frame_and_their_names_differ(refuses):
     assert refuses(calibrate, frame, columns=["no", "yess"]).got == "yess"
     assert "'text' holds no numbers" in refuses(calibrate, frame, columns=["no", "text"]).got
     assert refuses(calibrate, VALUES, columns=["no", "yes"]).where == "columns"
-    error = refuses(calibrate, pd.DataFrame(VALUES, columns=["no", "no"]))
-    assert error.got == "a DataFrame of ['no', 'no']"
+    assert "['no', 'no']" in refuses(calibrate, pd.DataFrame(VALUES, columns=["no"] * 2)).got
 
 
 def test_probe_and_labeled_are_read_by_the_names_of_the_scores(refuses):
@@ -105,8 +104,8 @@ def test_probe_and_labeled_are_read_by_the_names_of_the_scores(refuses):
     named = {"labeled": turned.assign(gold=gold), "labels": pd.Series(gold)}
     expected = calibrate(VALUES, "bcl", labeled=VALUES, labels=gold)
     np.testing.assert_allclose(calibrate(frame, "bcl", **named), expected)
-    error = refuses(calibrate, frame, "cc", probe=pd.DataFrame({"nay": [-1.0], "yes": [-2.0]}))
-    assert (error.key, error.got) == ("column of probe", "no")
+    other = pd.DataFrame({"nay": [-1.0], "yes": [-2.0]})
+    assert refuses(calibrate, frame, "cc", probe=other).key == "column of probe"
 
 
 def test_a_gap_in_a_frame_is_missing_not_text(refuses):

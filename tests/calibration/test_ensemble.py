@@ -132,8 +132,7 @@ def test_frames_are_aligned_by_index_and_come_back_as_frames():
 
 def test_bad_contexts_are_answered_in_a_sentence(refuses):
     assert refuses(ensemble, []).where == "contexts"
-    error = refuses(ensemble, [-1.0 - np.eye(n, 2) for n in (3, 4)])
-    assert (error.where, error.got) == ("contexts[1]", "(4, 2)")
+    assert refuses(ensemble, [-1.0 - np.eye(n, 2) for n in (3, 4)]).where == "contexts[1]"
 
 
 def files_of(folder, rows, gold):
@@ -161,10 +160,11 @@ def test_the_console_matches_rows_by_id(tmp_path, capsys):
     assert f"60 rows, from 3 contexts. {100 * right:.1f} % of the 60 labeled" in said
 
 
-@pytest.mark.parametrize(
-    ("odd", "got"), [("id", "'q7'"), ("label", "'a'"), ("gold", "'q3'"), ("alone", "no other")]
-)
-def test_the_console_refuses_other_questions(odd, got, tmp_path, refuses):
+ODD = {"id": "'q7'", "label": "'a'", "gold": "'q3'", "alone": "no other"}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_the_console_refuses_other_questions(odd, tmp_path, refuses):
     rows, gold = draw(2, 20)
     names = files_of(tmp_path, rows, gold)
     text = names[1].read_text()
@@ -174,4 +174,4 @@ def test_the_console_refuses_other_questions(odd, got, tmp_path, refuses):
         names[1].write_text(text.replace(",a\n", ",z\n") if odd == "label" else text)
     files = [str(name) for name in (names[:1] if odd == "alone" else names)]
     words = ["ensemble", *files, "--ids=id", "--gold=gold", "--quiet"]
-    assert got in refuses(commands.ensemble_files, options.parse(words)).got
+    assert ODD[odd] in refuses(commands.ensemble_files, options.parse(words)).got

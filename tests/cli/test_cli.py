@@ -283,7 +283,6 @@ def test_figures(table, tmp_path, ending):
         (["calibrate", "{}", "--method=bcl"], "--labeled=FILE"),
         (["calibrate", "{}", "--option=batch_size"], "METHOD.OPTION=VALUE"),
         (["calibrate", "{}", "--prior=0.2"], "--prior: expected 2 shares"),
-        (["calibrate", "{}", "--prior=a,b"], "--prior: expected shares such as 0.8,0.2"),
         (["calibrate", "{}", "--output=x.doc"], "x.doc: expected a file that ends in .csv"),
         (["diagnose", "{}", "--plot=x.doc"], "ends in .png, .pdf or .svg"),
         (["calibrate", "{}", "--by=subject"], "subject"),

@@ -24,9 +24,8 @@ def test_gpus_are_shared_out(studies, tmp_path, monkeypatch, refuses):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     launch = Local(workers=2, gpus=1, processes=2)
     assert [launch._gpus(number) for number in range(4)] == [["4"], ["5"], ["6"], ["7"]]
-    launch = Local(workers=6, gpus=1)
-    error = refuses(sweep, studies, tmp_path, launch=launch, notify=lambda _: None)
-    assert "6 GPUs" in str(error)
+    many = {"launch": Local(workers=6, gpus=1), "notify": lambda _: None}
+    assert "6 GPUs" in str(refuses(sweep, studies, tmp_path, **many))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert Local(workers=2, gpus=2)._gpus(1) == ["2", "3"]
 
@@ -53,8 +52,7 @@ def test_what_is_asked_of_sbatch(studies, tmp_path, monkeypatch, refuses):
 
 def test_without_slurm_one_sentence(studies, tmp_path, monkeypatch, refuses):
     monkeypatch.setenv("PATH", "/nowhere")
-    error = refuses(sweep, studies, tmp_path, launch=Slurm(), notify=lambda _: None)
-    assert "srun" in error.got
+    assert "srun" in refuses(sweep, studies, tmp_path, launch=Slurm(), notify=print).got
 
 
 RAY = "--launcher=ray"

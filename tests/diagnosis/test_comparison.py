@@ -59,10 +59,7 @@ def test_several_contexts_are_weighted_by_their_labeled_rows():
 
 
 def test_what_cannot_be_compared_is_a_sentence(refuses):
-    for options, where, got in (
-        ({"gold": -np.ones(200, int)}, "labels", ""), ({"gold": GOLD[:3]}, "labels", "(3,)"),
-        ({"methods": ["cc"]}, "methods", "cc: no block 'cc' in the table"),
-        ({"methods": ["bcc"]}, "", "bcc"), ({"labeled": SCORES}, "labeled", "one of them"),
-    ):  # fmt: skip
+    wrong = {"labels": {"gold": GOLD[:3]}, "methods": {"methods": ["cc"]}}
+    for where, options in (wrong | {"labeled": {"labeled": SCORES}}).items():
         error = refuses(compare, SCORES, **{"gold": GOLD, "from_probs": False, **options})
-        assert (error.where, error.got) == (where, got)
+        assert error.where == where

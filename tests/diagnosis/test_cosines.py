@@ -133,10 +133,6 @@ def test_files_of_raw_logits_pass_by_the_names_of_their_columns(columns, tmp_pat
         assert "names labels and is read as right labels" in done.stderr
 
 
-def test_raw_logits_without_a_name_are_refused_by_what_they_are(refuses):
-    assert "11 to 14.5" in refuses(diagnose, 10 * [[12.5, 13.25], [14.5, 11.0]]).got
-
-
 def test_scaled_cosines_of_a_file_are_said_by_a_flag(tmp_path, program):
     path = tmp_path / "clip.csv"
     scores = 25 + np.random.default_rng(0).normal(size=(60, 2)) + [1.0, 0.0]

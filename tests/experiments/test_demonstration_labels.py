@@ -124,8 +124,8 @@ def test_refusals(refuses):
     assert refuses(made, label_words="held_out", verbalizer="2", task="rte").key == "verbalizer"
     assert refuses(made, label_words="heldout").got == "heldout"
     assert refuses(made, demonstration_labels="wrong").key == "demonstration_labels"
-    error = refuses(made, label_words="training", scorer="dual_encoder", shots=0)
-    assert error.key == "label_words" and "dual encoder" in str(error)
+    compares = {"label_words": "training", "scorer": "dual_encoder", "shots": 0}
+    assert refuses(made, **compares).key == "label_words"
     names = tuple(f"label {i}" for i in range(61))
     task = TASKS["sst2"]._replace(name="many", label_names=names)
     assert "60 words" in str(refuses(label_words.draw_words, "held_out", task, seed=0))

@@ -99,13 +99,10 @@ def test_the_program_scores_once_and_prints_the_table(tmp_path, program):
     assert rerun["sst2", "own"].scores["icl"].shape == (1, 16, 4, 2)
 
 
-@pytest.mark.parametrize(
-    ("changed", "key"), [({"tasks": "mnli"}, "tasks"), ({"methods": "bcl"}, "methods")]
-)
-def test_what_cannot_be_asked_is_said_before_a_model_is_loaded(tmp_path, changed, key, refuses):
+@pytest.mark.parametrize(("key", "name"), [("tasks", "mnli"), ("methods", "bcl")])
+def test_what_cannot_be_asked_is_said_before_a_model_is_loaded(tmp_path, key, name, refuses):
     usual = {"tasks": "sst2", "data": "mini", "model": "none such"}
-    assert refuses(ask, Settings.of(**usual | changed), tmp_path).key == key
-    assert refuses(ask, Settings.of(**usual | {"methods": "bcc"}), tmp_path).key == "method"
+    assert refuses(ask, Settings.of(**usual | {key: name}), tmp_path).key == key
 
 
 def test_too_few_rows_to_show_and_a_probe_that_is_not_there_are_sentences(refuses):
@@ -114,5 +111,5 @@ def test_too_few_rows_to_show_and_a_probe_that_is_not_there_are_sentences(refuse
     rows = suite.read_rows("sst2", "train").limited(3, "first")
     assert refuses(label_sequences._choose, rows, 0, (0, 0, 0, 0)).got == "1 of label 0"
     table = ScoreTable({"task": "mine"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]])})
-    error = refuses(label_sequences._asked, [table], [], ["icl", "cc"], rows, rows)
-    assert error.key == "methods" and "icl, cc" in str(error)
+    names = ["icl", "cc"]
+    assert refuses(label_sequences._asked, [table], [], names, rows, rows).key == "methods"

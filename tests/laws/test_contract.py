@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batch_calibration.methods import METHODS, compare, correct, fit, gather, get_method
+from batch_calibration.methods import METHODS, compare, correct, fit, gather
 from batch_calibration.methods.fitting import make_calibrator
 from batch_calibration.reporting.frame import is_over_shots
 from batch_calibration.reporting.two_labels import boundary_axes
@@ -294,10 +294,6 @@ def test_missing_block_is_a_sentence(blocks, refuses):
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].probe.labels])
 def test_a_method_that_reads_labels_asks_for_them(name, refuses):
     assert "got no labels" in str(refuses(METHODS[name].make().fit, jnp.zeros((2, 2))))
-
-
-def test_unknown_method_names_the_nearest(refuses):
-    assert "did you mean 'bcl'?" in str(refuses(get_method, "bcl2"))
 
 
 def test_the_table_says_what_each_method_learns_from():

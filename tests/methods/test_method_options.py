@@ -53,7 +53,6 @@ def test_what_is_the_default_is_left_out():
 
 
 WRONG = {
-    "There is no method named 'bcc'": {"bcc": {"strength": 1}},
     "options: pc": {"pc": {"starts": 2}},
     "There is no option of bc named 'strenght'": {"bc": {"strenght": 1}},
     "batch_size: expected a whole number; got 'few'": {"bc_running": {"batch_size": "few"}},
@@ -65,9 +64,8 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_options_are_a_sentence(case, table, refuses):
-    names = ["icl", "bc", "bc_running"]
-    error = refuses(run_calibration, [table], names, options=WRONG[case])
-    assert str(error).startswith(case)
+    named = {"methods": ["icl", "bc", "bc_running"], "options": WRONG[case]}
+    assert str(refuses(run_calibration, [table], **named)).startswith(case)
 
 
 def test_compare_takes_options(table):

@@ -116,9 +116,7 @@ def test_rounding_is_no_contradiction_and_ours_are_kept(two, tmp_path, refuses):
 
 
 UNLIKE = {
-    "scores (row b: -4 ": {
-        "test": TEST._replace(log_probs=TEST.log_probs - np.float32([[0, 0], [1, 0]]))
-    },
+    "scores (row b: -4 ": {"test": TEST._replace(log_probs=np.float32([[-1, -2], [-4, -np.inf]]))},
     "scores (row a: -inf ": {"test": TEST._replace(log_probs=np.full((2, 2), -np.inf, "f4"))},
     "labels": {"test": TEST._replace(labels=1 - TEST.labels)},
     "row_ids": {"test": TEST._replace(row_ids=("a", "x"))},

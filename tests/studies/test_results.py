@@ -102,8 +102,3 @@ def test_without_pyarrow_there_is_the_csv_alone_and_a_sentence(store, monkeypatc
     assert [path.name for path in files] == ["results.csv"]
     assert lacks.endswith("results.parquet is not written: it needs pyarrow; pip install pyarrow.")
     assert not (store.workdir / "results.parquet").exists()
-
-
-def test_a_workdir_without_records_is_a_sentence(tmp_path, refuses):
-    Store(tmp_path, create=True)
-    assert str(refuses(load_results, tmp_path)).startswith(f"workdir {tmp_path}: no records")
