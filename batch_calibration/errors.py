@@ -176,8 +176,8 @@ class InputError(ValueError):
     def replacing(self, old: str, new: str) -> InputError:
         """Returns this error with `old` replaced by `new`, such as a path by its title."""
         error = InputError(str(self).replace(old, new))
-        fields = {name: text.replace(old, new) for name, text in vars(self).items()}
-        vars(error).update(fields)
+        for name in ("key", "where", "expected", "got", "remedy"):
+            setattr(error, name, getattr(self, name).replace(old, new))
         return error
 
 
@@ -200,8 +200,9 @@ def answering(
         # The text of an OSError repeats the path, so its `strerror` is preferred.
         reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
         missing = "nothing under " if isinstance(error, KeyError) else ""
-        got = f"{missing}{reason.splitlines()[0]:.200}".rstrip(".")
-        raise InputError.at(where, expected, got, remedy, key) from error
+        # The repr of an object with its address, as in Pillow's messages, is left out.
+        got = re.sub(r" <[^<>]* at 0x\w+>", "", f"{missing}{reason.splitlines()[0]:.200}")
+        raise InputError.at(where, expected, got.rstrip("."), remedy, key) from error
 
 
 def extra(name: str) -> str:

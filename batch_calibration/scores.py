@@ -262,6 +262,13 @@ def _read_sealed(path: Path) -> tuple[bytes, dict[str, np.ndarray], Json]:
         return content, *unseal(content)
 
 
+def check_distinct(label_names: Sequence[str], where: str) -> None:
+    """Raises an error if two labels have the same name."""
+    if len(set(label_names)) < len(label_names):
+        got = shown(list(label_names))
+        raise InputError.at(where, "labels of different names", got, "rename one of them")
+
+
 def check(table: ScoreTable, where: str) -> None:
     """Raises an error for inconsistent shapes, labels out of range, and scores that are no number.
 
@@ -270,6 +277,7 @@ def check(table: ScoreTable, where: str) -> None:
     k = len(table.label_names)
     if k < 2:
         raise InputError(where=where, expected="two or more labels", got=list(table.label_names))
+    check_distinct(table.label_names, where)
     for name, block in table.blocks.items():
         n = len(block.row_ids)
         at = f"{where}, block {name!r}"

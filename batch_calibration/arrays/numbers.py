@@ -33,6 +33,7 @@ SCORES_OR_LABELS = "scores [n, k] in nats, or the whole numbers [n] of predicted
 EACH_ANSWER = "give one row of scores, or one column index, per input"
 MIN_ROWS_OF_KIND = 5  # in fewer rows, logits such as 1 and 0 resemble probabilities by chance
 MAX_PREDICTED_LABELS = 1000  # each label becomes a column of scores
+LEAST_KNOWN = 10  # known labels per column from which labels without 0 or the last one are doubted
 
 USUAL: tuple[tuple[str, tuple[object, ...], Callable[..., AbstractContextManager[None]]], ...] = (
     ("jax_enable_x64", (False,), jax.enable_x64),
@@ -228,11 +229,18 @@ def read_rows(
         if per_row is not None and per_row.shape != rows.shape[:1]:
             expected = f"one per row of the scores, shape {rows.shape[:1]}"
             raise InputError.at(name, expected, per_row.shape, "give as many as rows")
+    is_traced = weights is None or isinstance(weights, jax.core.Tracer)
+    if not is_traced and not (np.asarray(weights) >= 0).all():
+        got, remedy = f"{np.min(np.asarray(weights)):g}", "give 0 for an absent row"
+        raise InputError.at("weight", "weights of at least 0", got, remedy)
     return rows, gold, weights
 
 
 def refuse_without_column(labels: Container, where: str, k: int) -> None:
-    """Raises InputError if a label [..., m] is not in -1 to k - 1; skips traced labels."""
+    """Raises InputError if a label [..., m] is not in -1 to k - 1, or -1 may be a label.
+
+    Labels of -1 and 1, or of -1 to k - 2, may be counted from -1. Traced labels are not checked.
+    """
     if isinstance(labels, jax.core.Tracer):
         return
     numbers = np.asarray(labels)
@@ -242,6 +250,12 @@ def refuse_without_column(labels: Container, where: str, k: int) -> None:
         expected = f"0 to {k - 1}, or -1 (unknown)"
         got = f"{int(numbers[tuple(first)])} in row {int(first[-1])}"
         raise InputError.at(where, expected, got, "name a column of the scores")
+    counts = np.bincount(numbers.ravel() + 1, minlength=k + 1)  # of -1, 0, 1, ...
+    absent = np.flatnonzero(counts == 0).tolist()
+    if absent == ([1] if k == 2 else [k]) and counts[1:].sum() >= LEAST_KNOWN * k:
+        got = f"-1 to {max(1, k - 2)}, where -1 may mean a label or an unknown label"
+        remedy = "give labels from 0 on or their names, or leave out rows of unknown label"
+        raise InputError.at(where, f"labels from 0 to {k - 1}", got, remedy)
 
 
 def refuse_unordered(

@@ -22,7 +22,7 @@ from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
 from batch_calibration.diagnosis.recommend import recommend_tables
 from batch_calibration.diagnosis.share_ranges import BY_DESIGN
 from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
@@ -328,7 +328,7 @@ def _check_method(args: Namespace) -> None:
         if block != "test" and not (args.labeled if block == "labeled" else args.probe):
             raise InputError(
                 f"{args.method} learns its bias from {probe.description}, but their scores are "
-                f"missing: use {option}=FILE, or --method=bc, which needs neither."
+                f"missing: use {option}=FILE, or --method=bc, which learns from the rows themselves."
             )
 
 
@@ -353,6 +353,10 @@ def _correct(
 ) -> list[np.ndarray]:
     """Returns the tables' test rows as the method corrects them; raises if it cannot."""
     method, seed = args.method, args.seed
+    for text in args.option:
+        if "=" not in text:
+            remedy = "write it as in --option=strength=0.5"
+            raise InputError.at("--option", "NAME=VALUE", shown(text), remedy)
     chosen = read_options(f"{method}.{text}" for text in args.option)
     if args.strength is not None:
         chosen.setdefault(method, {})["strength"] = args.strength

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import NoReturn
 
 from batch_calibration import importers
 from batch_calibration.arrays.missing_scores import check_missing
 from batch_calibration.cli import options
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, step
 from batch_calibration.files import Json, temporary_folder
 from batch_calibration.files.rows import refuse_remote
 from batch_calibration.importers import Reading
@@ -189,7 +190,8 @@ def expand(name: str) -> list[Path]:
         return [path]
     if path.is_dir():
         if (path / "scores").is_dir():  # a workdir
-            return sorted((path / "scores").glob("*.safetensors"))
+            files = sorted((path / "scores").glob("*.safetensors"))
+            return files or refuse_empty(path)
         # lm-evaluation-harness also writes results_*.json, which hold no scores.
         files = sorted(filter(_is_log, path.rglob("samples_*")))
         files = files or sorted(file for file in path.iterdir() if _may_hold_scores(file))
@@ -202,6 +204,12 @@ def expand(name: str) -> list[Path]:
     if not matches:
         raise InputError.at(name, "a file of scores", "none", "correct the path")
     return list(chain.from_iterable(map(expand, matches)))  # a match may be a folder
+
+
+def refuse_empty(workdir: Path) -> NoReturn:
+    """Raises the error of a workdir without scores."""
+    remedy = f"{step('score')} first"
+    raise InputError.at(f"workdir {workdir}", "score tables in its folder scores/", "none", remedy)
 
 
 def _is_log(path: Path) -> bool:

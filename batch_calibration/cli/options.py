@@ -150,6 +150,7 @@ EPILOGS = {
     "demo": "examples:\n  batch-calibration demo\n  batch-calibration demo --output=DIR\n",
 }  # fmt: skip
 """Text after the flags in a command's help, if it is not the examples of a study."""
+HOME = re.compile(r"^(--[\w.-]+=)(?:~|\$HOME)(?=/|$)")
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
 SHARES = (
     "shares of the labels, such as no=0.8,yes=0.2, or ranges such as no=0.7..0.9,yes=0.1..0.3; "
@@ -286,7 +287,8 @@ class Parser(argparse.ArgumentParser):
 
 def parse(arguments: Sequence[str]) -> Namespace:
     """Parses the arguments of the program: the command and its flags."""
-    words = list(arguments)
+    # A shell expands `~` at the beginning of a word, but not after `--output=`.
+    words = [HOME.sub(lambda flag: f"{flag[1]}{Path.home()}", word) for word in arguments]
     command = words[0] if words else ""
     if command in GONE:
         guard.fail(f"The command {command} was removed: {GONE[command]}.")

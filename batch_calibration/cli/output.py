@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import os
 import re
 import sys
 from argparse import Namespace
@@ -48,6 +49,14 @@ def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
     if output and output != "-" and Path(output).suffix not in endings:
         expected = f"a file that ends in {', '.join(endings)}"
         raise InputError.at(output, expected, remedy="rename the output")
+    # A file is replaced as a whole: a link would become a file, and its target would stay.
+    if Path(output).is_symlink() or (Path(output).is_file() and not _may_write(Path(output))):
+        got = "a link" if Path(output).is_symlink() else "a read-only file"
+        raise InputError.at(output, "a file that may be replaced", got, "name another file")
+
+
+def _may_write(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o200) and os.access(path, os.W_OK)
 
 
 def make_rows(contexts: Sequence[Scored]) -> list[Row]:

@@ -18,7 +18,7 @@ from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.methods import ask_about_order, validation
 from batch_calibration.methods.run import holds_cosines
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of, mean_recall_interval
-from batch_calibration.scores import ScoreTable
+from batch_calibration.scores import ScoreTable, check_distinct
 
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
 """By how much of itself a number of a half-precision dtype is rounded at most; 0 in full ones."""
@@ -364,6 +364,7 @@ def check_names(
         expected = f"{k} names in the order of the columns"
         remedy = "leave it out for a frame: its columns name the labels"
         raise InputError.at("label_names", expected, shown([*names]), remedy)
+    check_distinct(names, "label_names")
     return names
 
 

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +13,7 @@ from scipy.special import stdtrit
 
 from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
-from batch_calibration.arrays.numbers import usual_jax
+from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.calibration import pooled_shares
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
@@ -582,7 +581,7 @@ def recommend_together(
     if any(one.method == POOLED for one in advice):
         scores, weight = map(jnp.asarray, run.stack_contexts(tables))
         pooled = run.jit_quickly(pooled_shares.pool_shares)(scores, weight, same_rows)
-        key = jax.random.key(seed)
+        key = check_key(seed, "seed")
         drawn = pooled_shares.resampled_shares(scores, weight, same_rows, key, draws=draws)
         # Draws of few contexts with replacement vary less than these, and their variance is known
         # from few.

@@ -46,8 +46,7 @@ def readable(path: Path, kind: str = SCORES) -> Iterator[None]:
         raise InputError.at(path, "text in UTF-8", got, "write it as UTF-8") from error
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
-        expected = f"{kind}, which cannot be read ({reason})"
-        raise InputError.at(path, expected, remedy="correct the name") from error
+        raise InputError.at(path, kind, reason, "correct the name or the file") from error
 
 
 def beginning(path: Path) -> bytes:
@@ -160,7 +159,7 @@ def delimited_rows(path: Path, kind: str = SCORES) -> Iterator[tuple[str, list[s
                 yield where, cells
         except csv.Error as error:
             raise InputError(
-                f"{path}, line {lines.line_num}: no CSV ({error}); is a closing quote missing?"
+                f"{path}, line {lines.line_num}: not CSV ({error}); is a closing quote missing?"
             ) from error
 
 

@@ -143,7 +143,7 @@ def _score_arrays(where: str, arrays: Arrays, reading: Reading) -> list[tuple[st
         return prefixed or [("", real[0])]
     listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
     expected = "an array named scores, [n, k] or [contexts, n, k]"
-    remedy = f"name one with {spell('labels', real[0] if real else 'NAME')}"
+    remedy = f"name one with {spell('labels', real[0])}" if real else "add one"
     raise InputError.at(where, expected, listed or "no arrays", remedy)
 
 
@@ -155,6 +155,10 @@ def _context(
     label_arrays = (arrays[key] for key in LABEL_NAMES if _are_texts(arrays.get(key), k))
     names_in_file = next(label_arrays, None)
     are_named = names_in_file is not None
+    for key in filter(arrays.__contains__, () if are_named else LABEL_NAMES):
+        if _are_texts(arrays[key], len(arrays[key])) and len(arrays[key]) != n:
+            got, remedy = f"{len(arrays[key])} names", "name each column of the scores once"
+            raise InputError.at(f"{where}, {key}", f"{k} names of labels", got, remedy)
     names = tuple(map("label {}".format, range(k)) if names_in_file is None else names_in_file)
     vectors = Vectors(tuple(map(str, names)), scores, are_named=are_named)
     lists = {}  # what each row's scores are of

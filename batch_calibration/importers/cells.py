@@ -91,10 +91,12 @@ def derived_names(names: Sequence[str]) -> dict[str, str]:
 def note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
     """A note on columns taken as labels whose names or numbers are unlike scores."""
     doubtful, measures = [], {*MEASURES.split(), *DERIVED.split(), *COUNTS.split()}
+    highest = {name: float(np.nanmax(numbers)) for name, numbers in real.items()}
+    second, first = sorted(highest.values())[-2:]
     for name, numbers in real.items():
         parts_of_name = re.split(r"[^a-z]+", name.lower())
         # Log-probabilities are not above 0, and those of a label are seldom all the same.
-        highest_beside = max(np.nanmax(real[column]) for column in real if column != name)
+        highest_beside = second if highest[name] == first else first
         is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
         is_constant = min(len(real), len(numbers)) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
         if is_positive or is_constant or not measures.isdisjoint(parts_of_name):
@@ -268,7 +270,9 @@ def choose_labels(
     if len(set(chosen)) < len(chosen):
         twice = first_repeated(chosen)
         raise InputError(
-            f"{where}: {spell('labels')} names {twice!r} twice; name each label once.", key="labels"
+            f"{spell('labels')} names {twice!r} twice; name each label once.",
+            where=where,
+            key="labels",
         )
     lacking = [name for name in chosen if name not in names]
     if not lacking:

@@ -203,7 +203,7 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
     if len(fits) > 1:
         raise InputError(
             f"{where}: each of the columns {', '.join(map(repr, fits))} may hold all scores of a "
-            f"row; name one of them: {spell('labels', fits[0])}"
+            f"row; name one of them: {spell('labels', fits[0])}."
         )
     return fits[0] if fits else None
 
@@ -376,7 +376,7 @@ def named_or_real_columns(where: str, candidates: Columns, reading: Reading) -> 
         likely = tuple(real if len(real) > 1 else {**real, **unsure})
         raise InputError(
             f"{where}: the column {name!r} {reason}, so it is unclear whether it holds a label's "
-            f"scores; name the columns of scores: {spell('labels', likely)}"
+            f"scores; name the columns of scores: {spell('labels', likely)}."
         )
     if len(real) < 2:
         example = spell("labels", ("A", "B"))

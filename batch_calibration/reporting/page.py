@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.diagnosis.verdicts import Verdict
+from batch_calibration.errors import escape_controls
 from batch_calibration.files import csv_text, file_name
 from batch_calibration.reporting import cells, palette, words
 from batch_calibration.reporting.frame import group_by
@@ -100,7 +101,7 @@ def make_page(
     for word, meaning in MEANINGS.items():
         meanings += f"<dt>{word}</dt><dd>{escape(meaning)}</dd>" * (word in used)
     lines.append(_fold('class="section" id="words"', "<h3>Words</h3>", f"<dl>{meanings}</dl>"))
-    body, named = "\n".join(lines), escape(", ".join(filter(None, (title, date))))
+    body, named = escape_controls("\n".join(lines)), escape(", ".join(filter(None, (title, date))))
     style, program = ((FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

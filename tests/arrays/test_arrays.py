@@ -8,7 +8,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from batch_calibration import METHODS, InputError, accuracy, calibrate, metrics, predict, summary
+from batch_calibration import (
+    METHODS,
+    InputError,
+    accuracy,
+    calibrate,
+    compare,
+    diagnose,
+    metrics,
+    predict,
+    summary,
+)
 from batch_calibration.arrays.missing_scores import LARGEST
 from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.running import empty, update
@@ -181,3 +191,15 @@ def test_rows_of_weight_zero_have_no_known_label():
     scores, labels = np.array([[0.0, -1.0], [-1.0, 0.0]]), np.array([0, 1])
     assert accuracy(scores, labels, weight=np.array([1.0, 0.0])) == 1.0
     assert np.isnan(accuracy(scores, labels, weight=np.zeros(2)))
+
+
+@pytest.mark.parametrize(("k", "got"), [(2, "-1 to 1"), (3, "-1 to 1"), (4, "-1 to 2")])
+def test_labels_counted_from_minus_one(k, got, refuses):
+    rows = np.log(np.random.default_rng(0).dirichlet(np.ones(k), 80))
+    labels = np.arange(80) % k - 1 if k > 2 else np.arange(80) % 2 * 2 - 1
+    for door in (metrics.accuracy, diagnose, compare):
+        error = refuses(door, rows, labels)
+        assert error.where == "labels" and error.got.startswith(f"{got}, where -1 may")
+    # A few known labels without the last one are no sign, and neither are all labels with -1.
+    assert np.isfinite(metrics.accuracy(rows[:9], labels[:9]))
+    assert np.isfinite(metrics.accuracy(rows, np.where(labels < 0, 0, -1 + k)))

@@ -229,7 +229,6 @@ def test_convert_makes_what_programs_of_a_study_read(table, program, tmp_path, s
     run("convert", path, *GIVEN, f"--output={tmp_path / 't.safetensors'}")
     (reread,) = read(tmp_path / "t.safetensors")
     assert reread.id == stored.id
-    assert "--output=FILE or --workdir=DIR" in said("convert", path, *GIVEN, code=2).err
 
 
 def test_the_page_has_all(table, tmp_path):
@@ -275,30 +274,18 @@ def test_figures(table, tmp_path, ending):
             ["prepare_data"],
             "prepare_data was removed: score --data=DIR reads rows directly from files",
         ),
-        (["calibrat", "x.csv"], "no command named 'calibrat'; did you mean 'calibrate'"),
-        (["calibrate", "{}", "--golt=gold"], "did you mean --gold?"),
-        (["calibrate", "nix.csv"], "nix.csv: expected a file of scores; got none"),
         (["calibrate", "nix-*.csv"], "nix-*.csv: expected a file of scores; got none"),
-        (["calibrate", "{}", "--method=cc"], "--probe=FILE"),
-        (["calibrate", "{}", "--method=bcl"], "--labeled=FILE"),
-        (["calibrate", "{}", "--option=batch_size"], "METHOD.OPTION=VALUE"),
-        (["calibrate", "{}", "--prior=0.2"], "--prior: expected 2 shares"),
+        (["calibrate", "{}", "--prior=a,b"], "--prior: expected shares such as 0.8,0.2"),
         (["calibrate", "{}", "--output=x.doc"], "x.doc: expected a file that ends in .csv"),
         (["diagnose", "{}", "--plot=x.doc"], "ends in .png, .pdf or .svg"),
         (["calibrate", "{}", "--by=subject"], "subject"),
-        (["compare", "{}", "--missing=bound"], "use compare --missing=least"),
         (["calibrate", "{}", "--format=nix"], "There is no format named 'nix'"),
-        (["calibrate", "{}", "{}"], "two contexts have one name"),
-        (["score", "--workdir=W", "--shots=two"], "--shots: expected a whole number; got 'two'"),
-        (["score", "--workdir=W"], "the sweep has no context; give at least one task in --tasks"),
         (["score"], "the following arguments are required: --workdir"),
-        (["tables", "--workdir=W"], "got no folder scores/: run batch-calibration score first"),
         (["calibrate"], "expected files of scores, or --workdir=DIR of a study, and not both"),
         (["report", "{}", "--workdir=W"], "expected files of scores, or --workdir=DIR"),
         (["calibrate", "{}", "--floor=-9"], "--floor goes with --workdir=DIR of a study"),
         (["calibrate", "--workdir=W", "--prior=1,2"], "--prior goes with files of scores"),
         (["sweep", "--workdir=W", "--workers=0"], "--workers: expected 1 or more; got 0"),
-        (["sweep", "--workdir=W", "--partition=x"], "--launcher=local does not take it"),
     ],
 )
 def test_mistakes_are_answered_by_a_sentence(
@@ -326,7 +313,6 @@ def test_missing_labels_have_a_range(tmp_path, capsys, said):
     ]
     path = tmp_path / "top.jsonl"
     path.write_text("\n".join(rows))
-    assert "--missing=least" in said("diagnose", path, "--gold=gold", code=2).err
     run("diagnose", path, "--gold=gold", "--missing=bound")
     captured = capsys.readouterr()
     assert "The range that missing labels allow" in captured.out

@@ -183,8 +183,6 @@ SWEEP = "import ml_collections as m\ndef get_config(): return m.ConfigDict({})\n
     [
         ("import nowhere", "own.py: cannot be run (ModuleNotFoundError"),
         ("x = 1", "own.py: expected a function get_config; got none"),
-        ("def get_config(): return []", "expected a dict from get_config"),
-        ("def get_config(): return {}['x']", "get_config fails with KeyError('x')"),
         (SWEEP.format({"shotz": 1}, "return []"), "no setting named 'shotz'; did you mean 'shots'"),
         (
             SWEEP.format({"shots": 1}, "return [3]"),

@@ -56,13 +56,11 @@ def test_without_slurm_one_sentence(studies, tmp_path, monkeypatch, refuses):
 
 
 RAY = "--launcher=ray"
-HAS = "does not take it; leave it out. It takes --gpus, --processes, --grace"
 
 
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ("--partition=gpu", f"--partition: --launcher=local {HAS}"),
         (f"{RAY} --resources=TPU", "--resources: expected NAME=VALUE, comma-separated; got 'TPU'"),
         (f"{RAY} --address=localhost:1", "--address=localhost:1: expected a Ray cluster to join"),
         ("--launcher=slurms", "no launcher named 'slurms'"),

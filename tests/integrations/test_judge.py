@@ -79,12 +79,6 @@ def test_the_preference_is_the_mean_of_both_places_means():
     assert rate.value == pytest.approx(expit(log_odds).mean(), abs=0.01)
 
 
-def test_an_order_that_no_coin_drew_is_refused(refuses):
-    judgments, _ = planted(0.0, 1.0)
-    always = judgments._replace(is_first=np.ones(400, bool))
-    assert "100 %" in refuses(judge.remove_preference, always).got
-
-
 def test_the_console_prints_the_figures_of_the_evidence(shared, tmp_path, capsys):
     judgments = evidence.read_judgments(shared / "scores")
     path = tmp_path / "judge.jsonl"

@@ -107,11 +107,13 @@ def test_exactly_as_many_tokens_as_positions(checkpoint, refuses):
     expected = naive(checkpoint, texts[1:], [" a", "."])
     np.testing.assert_allclose(scores.log_probs[1:], expected, atol=1e-4)
     assert np.isfinite(scores.log_probs).all()
-    refuses(CausalLM(checkpoint).score, ["a", full], LABELS)
+    error = refuses(CausalLM(checkpoint).score, ["a", full], LABELS)
+    assert "row 1: a prompt of 160 tokens needs 162 positions" in str(error)
 
 
 def test_numbers_that_overflow_are_named(tmp_path, refuses):
-    refuses(CausalLM(load_checkpoint(write(tmp_path, GPT2, noise=1e37))).score, ["a"], LABELS)
+    scorer = CausalLM(load_checkpoint(write(tmp_path, GPT2, noise=1e37)))
+    assert refuses(scorer.score, ["a"], LABELS).got == "nan"
 
 
 def test_identity_is_what_decides_the_numbers(checkpoint, tmp_path):
@@ -119,7 +121,3 @@ def test_identity_is_what_decides_the_numbers(checkpoint, tmp_path):
     assert identity == CausalLM(checkpoint, batch_size=3).identity
     assert identity["kind"] == "causal_lm"
     assert CausalLM(load_checkpoint(write(tmp_path, GPT2, seed=1))).identity != identity
-
-
-def test_batch_size_of_nothing(checkpoint, refuses):
-    refuses(CausalLM, checkpoint, batch_size=0)

@@ -79,13 +79,13 @@ def test_texts_that_are_cut_are_counted_in_a_note(checkpoint):
 
 def test_sentences(checkpoint, tmp_path, refuses):
     scorer = DualEncoder(checkpoint)
-    refuses(scorer.score, ["a"], [])
-    refuses(scorer.score, ["a"], ["x", "x"])
-    refuses(scorer.score, ["a", ""], LABELS)
-    refuses(DualEncoder, checkpoint, batch_size=0)
+    assert refuses(scorer.score, ["a"], []).where == "labels"
+    assert "'x' and 'x'" in str(refuses(scorer.score, ["a"], ["x", "x"]))
+    assert refuses(scorer.score, ["a", ""], LABELS).where == "row 1"
     for scale in (-1.0, float("nan"), float("inf")):
-        refuses(DualEncoder, checkpoint, scale=scale)
+        assert refuses(DualEncoder, checkpoint, scale=scale).where == "scale"
     for most in (-5, 2):
-        refuses(DualEncoder, checkpoint, max_tokens=most)
-    refuses(CausalLM, checkpoint)
-    refuses(DualEncoder, load_checkpoint(write(tmp_path, GPT2)))
+        assert refuses(DualEncoder, checkpoint, max_tokens=most).where == "max_tokens"
+    assert "a clip network" in str(refuses(CausalLM, checkpoint))
+    gpt2 = load_checkpoint(write(tmp_path, GPT2))
+    assert "a gpt2 network" in str(refuses(DualEncoder, gpt2))

@@ -49,7 +49,8 @@ def test_settings_name_every_scorer_of_the_table():
 @pytest.mark.parametrize("kind", ["causal", "encoder"])
 @pytest.mark.parametrize("texts", [(["a \ud800"], ["x", "y"]), (["a"], ["\udc00", "y"])])
 def test_half_a_surrogate_pair_is_no_text(request, kind, texts, refuses):
-    refuses(request.getfixturevalue(kind).score, *texts)
+    error = refuses(request.getfixturevalue(kind).score, *texts)
+    assert "cannot be tokenized" in str(error) and "\\ud" in str(error)
 
 
 def test_causal_lm_adds_the_probabilities_of_a_label_s_surface_forms(causal):
@@ -62,7 +63,7 @@ def test_causal_lm_adds_the_probabilities_of_a_label_s_surface_forms(causal):
 
 def test_a_dual_encoder_has_no_denominator_to_leave_out(refuses):
     settings = Settings.of(scorer="dual_encoder", model="mini_clip", logits_only=True)
-    refuses(load_scorer, settings)
+    assert refuses(load_scorer, settings).key == "logits_only"
 
 
 def test_dual_encoder_averages_the_embeddings_of_a_label_s_statements(encoder):
@@ -84,9 +85,10 @@ def test_a_label_of_one_text_is_that_text(causal, encoder):
 def test_a_label_without_texts_is_refused(causal, encoder, refuses):
     assert label_texts.flatten([("a", "b"), "cd"]) == (["a", "b", "cd"], [2, 1])
     assert label_texts.LabelScorer("a model", 1).batch_size == 1
+    assert refuses(label_texts.LabelScorer, "a model", 0).where == "batch_size"
     for scorer in (causal, encoder):
-        refuses(scorer.score, TEXTS, [" a", [], " b"])
+        assert refuses(scorer.score, TEXTS, [" a", [], " b"]).where == "label 2"
 
 
 def test_a_language_model_refuses_images(causal, refuses):
-    refuses(causal.score, ImageInputs([]), FLAT)
+    assert "a gpt2 network" in str(refuses(causal.score, ImageInputs([]), FLAT))

@@ -26,17 +26,17 @@ def test_models_are_studies_of_their_own_and_contexts_come_once():
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("values", "got"),
     [
-        {"shotz": (1,)},
-        {"mesh": ("data:1", "data:2")},
-        {"shots": ()},
-        {"template": "12"},
-        {"shots": (1, "two")},
+        ({"shotz": (1,)}, "shotz"),
+        ({"mesh": ("data:1", "data:2")}, "mesh"),
+        ({"shots": ()}, "()"),
+        ({"template": "12"}, "'12'"),
+        ({"shots": (1, "two")}, "'two'"),
     ],
 )
-def test_a_grid_that_cannot_be(values, refuses):
-    refuses(grid, SETTINGS, **values)
+def test_a_grid_that_cannot_be(values, got, refuses):
+    assert refuses(grid, SETTINGS, **values).got == got
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,17 @@ def test_tuples_are_written_as_in_python_or_without_quotes(text, tuple_):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["shots=1,two", "shots=1,-2", "selection=total,tota", "template=(1", "logits_only=True,No"],
+    ("text", "got"),
+    [
+        ("shots=1,two", "two"),
+        ("shots=1,-2", "-2"),
+        ("selection=total,tota", "tota"),
+        ("template=(1", "(' was never closed (<unknown>, line 1)"),
+        ("logits_only=True,No", "No"),
+    ],
 )
-def test_values_that_cannot_be(text, refuses):
-    refuses(studies_of, "--tasks=sst2", f"--{text}")
+def test_values_that_cannot_be(text, got, refuses):
+    assert refuses(studies_of, "--tasks=sst2", f"--{text}").got.strip("'") == got
 
 
 def test_the_sweep_of_a_config_is_made_for_each_combination():

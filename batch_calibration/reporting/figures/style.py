@@ -18,6 +18,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+from batch_calibration.errors import escape_controls
 from batch_calibration.files import write_whole
 from batch_calibration.reporting.cells import Cells
 
@@ -274,8 +275,9 @@ def page_svg(drawn: Drawn, slug: str) -> str:
         text.set_visible(False)
         text.set_in_layout(False)
     content = _to_bytes(drawn.figure, "svg", _lay_out(drawn.figure), slug)
-    root = ElementTree.fromstring(content)
-    used = set(re.findall(r'"#(\w+)"|url\(#(\w+)\)', content.decode()))
+    svg = escape_controls(content.decode())  # XML has no control characters
+    root = ElementTree.fromstring(svg)
+    used = set(re.findall(r'"#(\w+)"|url\(#(\w+)\)', svg))
     kept = {one or other for one, other in used}
     for parent in list(root.iter()):
         for child in list(parent):

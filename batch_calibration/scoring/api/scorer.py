@@ -122,6 +122,7 @@ class ApiScorer(label_texts.LabelScorer):
         # Every answer is stored, so that `finished` batches are not needed.
         texts, forms = self._texts(asked.inputs), asked.forms
         answers: list[dict[int, FormScores]] = [{} for _ in texts]
+        self._refuse_one_first_word(forms, asked.labels)
         per_row = self.requests_per_row(forms)
         rows_done = 0
 
@@ -159,6 +160,17 @@ class ApiScorer(label_texts.LabelScorer):
         self.notes = self._notes.sentences()
         return add_refused(answered, refused) if refused else answered
 
+    def _refuse_one_first_word(self, forms: Sequence[str], labels: LabelTexts) -> None:
+        """Raises before any request if first tokens cannot distinguish two labels."""
+        label_of: dict[str, np.intp] = {}
+        counts = label_texts.flatten(labels)[1]
+        for form, label in zip(forms, np.repeat(np.arange(len(counts)), counts), strict=True):
+            word = "".join(form.split()[:1])
+            if self._protocol.first_tokens and label_of.setdefault(word, label) != label:
+                expected = f"labels with different first tokens for {self.settings.api_scores}"
+                remedy = f"choose other label words, or {spell('api_scores', 'echo')}"
+                raise InputError.at("labels", expected, f"{word!r} twice", remedy, "labels")
+
     def _score_rows(
         self, texts: Sequence[str], rows: list[list[FormScores]], labels: LabelTexts
     ) -> LabelScores:
@@ -195,6 +207,7 @@ class ApiScorer(label_texts.LabelScorer):
         two blocks, count once.
         """
         texts, (forms, _) = self._texts(inputs), label_texts.flatten(labels)
+        self._refuse_one_first_word(forms, labels)
         unanswered = answered = tokens = 0
         seen: set[int] = set()
         with self.answers.opened():

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain, product
 from typing import NamedTuple
+from unicodedata import normalize
 from urllib.parse import unquote, urlsplit
 
 from batch_calibration.errors import InputError
@@ -184,7 +185,7 @@ def _decodings(text: str) -> Iterator[str]:
     """Yields a text and its decoded form after each round of undoing its escapes."""
     for _ in range(DECODINGS):
         yield text
-        plain = html.unescape(unquote(_ESCAPE.sub(_unescape, text)))
+        plain = normalize("NFKC", html.unescape(unquote(_ESCAPE.sub(_unescape, text))))
         if plain == text:
             return
         text = plain

@@ -98,7 +98,7 @@ def schema_of(task: Task, present: tuple[str, ...], where: str) -> dict[str, str
             return schema
         needed.append(", ".join(missing))
     raise InputError(
-        f"{where}: task {task.name} needs {' or else '.join(needed)}; the row has only "
+        f"{where}: task {task.name} needs {' or '.join(needed)}; the row has only "
         f"{', '.join(map(str, present)) or 'nothing'}: rename or add it."
     )
 

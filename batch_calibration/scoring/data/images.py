@@ -145,11 +145,11 @@ def find_images(task: Task, data: str) -> ImageSource | None:
     if task.folder:
         folders = [Path(task.folder)]
     elif not data:
-        raise InputError.at("data", "a folder of images or 'mini'", "nothing", "give one")
+        raise InputError.at("", "a folder of images or 'mini'", "nothing", "give one", "data")
     else:
         folders = [Path(data) / task.name, Path(data) / f"extra_{task.name}", Path(data)]
     if not folders[-1].is_dir():
-        raise InputError(f"data {folders[-1]}: folder not found; give one of images, or 'mini'.")
+        raise InputError.at(f"data {folders[-1]}", "a folder of images or 'mini'", "no folder")
     for folder in folders:
         # Tables directly in the data folder may belong to any task.
         paths = files.in_folders(folder) if folder != Path(data) else {}

@@ -226,7 +226,7 @@ def _check_names(table: dict[str, Any], path: str) -> None:
         if len(set(table.get(key, ()))) != len(table.get(key, ())):
             raise InputError(f"{path}: {key} {table[key]} has a repeated name; list each once.")
     if len(table["label_names"]) < 2:
-        raise InputError(f"{path}: label_names {table['label_names']} must be at least two.")
+        raise InputError.at(path, "two label_names or more", table["label_names"])
     if "label" in table.get("fields", ()):
         raise InputError(
             f"{path}: a field may not be called 'label', because templates use this name for the "

@@ -72,9 +72,9 @@ def _find(task: Task, data: str) -> TextSource | None:
     if task.files:
         return _files(task, f"the files of {task.source}", task.files)
     if not data:
-        raise InputError.at("data", "a folder of rows or 'mini'", "nothing", "give one")
+        raise InputError.at("", "a folder of rows or 'mini'", "nothing", "give one", "data")
     if not Path(data).is_dir():
-        raise InputError(f"data {data}: folder not found; give one of rows, or 'mini'.")
+        raise InputError.at(f"data {data}", "a folder of rows or 'mini'", "no folder")
     # Files take precedence over a TFDS folder, because a user put them there on purpose.
     paths = files.in_folders(Path(data) / task.name, Path(data) / f"extra_{task.name}")
     if paths:

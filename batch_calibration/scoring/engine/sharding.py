@@ -35,11 +35,8 @@ def make_mesh(text: str) -> Mesh | None:
         sizes[name.strip()] = int(size)
     device_count = jax.device_count()  # of all processes
     if math.prod(sizes.values()) != device_count:
-        raise InputError(
-            f"{text!r} is a mesh of {math.prod(sizes.values())} devices, but there "
-            f"are {device_count}; give sizes with the product {device_count}.",
-            key="mesh",
-        )
+        expected = f"sizes with the product {device_count}, the number of devices"
+        raise InputError(key="mesh", expected=expected, got=repr(text))
     return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * 2)
 
 

@@ -82,10 +82,9 @@ class Shape(NamedTuple):
         """
         shape = cls(*(getattr(config, f"{tower}_{name}") for name in SIZES.split()))
         if shape.width % shape.heads:
-            raise InputError(
-                f"config.json, {tower} tower: got {shape.heads} attention heads, expected a "
-                f"divisor of the width {shape.width}; fetch the file again."
-            )
+            where, got = f"config.json, {tower} tower", f"{shape.heads} attention heads"
+            expected = f"a divisor of the width {shape.width}"
+            raise InputError.at(where, expected, got, "fetch the file again")
         return shape
 
 

@@ -7,6 +7,8 @@ import numpy as np
 
 from batch_calibration.errors import InputError
 
+FEWER = "ask for fewer shots or give more rows"
+
 
 def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:
     """Draws `shots` random rows of every class and shuffles all of them.
@@ -42,10 +44,8 @@ def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
     pool = np.flatnonzero(np.asarray(labels) >= 0)  # rows with a known label
     # numpy's own error has no remedy.
     if len(pool) < shots:
-        raise InputError(
-            f"expected at least {shots} training rows with a label; got {len(pool)}: "
-            "ask for fewer shots or give more rows."
-        )
+        expected = f"at least {shots} training rows with a label"
+        raise InputError(key="shots", expected=expected, got=len(pool), remedy=FEWER)
     return list(map(int, np.random.default_rng([seed, 4]).choice(pool, shots, replace=False)))
 
 
@@ -65,15 +65,11 @@ def explicit(
         row = name if isinstance(name, int) else numbers.get(name, -1)
         chosen.append(row)
         if not 0 <= row < len(ids):
-            raise InputError(
-                f"{where} has no row {name!r}; its {len(ids)} rows are "
-                f"{ids[0]!r} to {ids[-1]!r}, or 0 to {len(ids) - 1}.",
-                key="demonstrations",
-            )
+            expected = f"rows of {where}, {ids[0]!r} to {ids[-1]!r} or 0 to {len(ids) - 1}"
+            raise InputError(key="demonstrations", expected=expected, got=repr(name))
         if labels[row] < 0:
-            raise InputError(
-                f"row {name!r} of {where} has no label to show; name others.", key="demonstrations"
-            )
+            expected, got = f"rows of {where} with a label", f"{name!r} without one"
+            raise InputError(key="demonstrations", expected=expected, got=got)
     return chosen
 
 
@@ -85,11 +81,8 @@ def reorder(chosen: Sequence[int], index: int) -> list[int]:
     """
     count = factorial(len(chosen))  # number of orders
     if not 0 <= index < count:
-        raise InputError(
-            f"{len(chosen)} demonstrations have orders 0 to {count - 1}; got "
-            f"{index}: give one of these, or -1 for the order in which they were drawn.",
-            key="order",
-        )
+        expected = f"0 to {count - 1} for {len(chosen)} demonstrations, or -1 (as drawn)"
+        raise InputError(key="order", expected=expected, got=index)
     remaining, order = list(chosen), []
     # Each digit of the index in the factorial number system picks the next of the remaining rows.
     while remaining:
@@ -143,9 +136,7 @@ def _of_each_class(
         # Each class is drawn separately, in the order of the labels.
         pool = np.flatnonzero(np.asarray(labels) == label)
         if len(pool) < shots:
-            raise InputError(
-                f"expected at least {shots} training rows of class {name!r}; got "
-                f"{len(pool)}: ask for fewer shots or give more rows."
-            )
+            expected = f"at least {shots} training rows of class {name!r}"
+            raise InputError(key="shots", expected=expected, got=len(pool), remedy=FEWER)
         chosen += rng.choice(pool, shots, replace=False).tolist()
     return chosen

@@ -12,7 +12,6 @@ import pytest
 from processes import python
 from tfds_folders import declared, write_folder
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.data import tfds_folder
 from batch_calibration.scoring.data.files import schema_of
 from batch_calibration.scoring.data.task_file import load_task
@@ -84,62 +83,61 @@ def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "words"),
     [
-        "sentence,label\nfine,1\nfi",
-        'sentence,label\n"fine,1\n',
-        "sentence,label\na,b,1\n",
-        "sentence,sentence\na,1\n",
-        "text,label\na,1\n",
-        "sentence,label\na,2\n",
-        "sentence,label\na,positive\n",
-        "sentence,label\n",
-        "",
-        "sentence,label\n\xff,1\n".encode("latin-1"),
-        b"sentence,label\n\xed\xa0\x80,1\n",
-        f"sentence,label\na,{'9' * 5000}\n",
-        f"sentence,{'x' * 9999}\na,1\n",
+        ("sentence,label\nfine,1\nfi", "line 3: expected 2 cells ('sentence,label'); got 1"),
+        ('sentence,label\n"fine,1\n', "line 2: not CSV (unexpected end of data)"),
+        ("sentence,label\na,b,1\n", "line 2: expected 2 cells ('sentence,label'); got 3"),
+        ("sentence,sentence\na,1\n", "column 'sentence' appears twice"),
+        ("sentence,label\na,positive\n", "got 'positive'"),
+        ("sentence,label\n", "at least one row"),
+        ("", "at least one row"),
+        ("sentence,label\n\xff,1\n".encode("latin-1"), "a byte at 15 (invalid start byte)"),
+        (b"sentence,label\n\xed\xa0\x80,1\n", "a byte at 15 (invalid continuation byte)"),
+        (f"sentence,label\na,{'9' * 5000}\n", "got '999"),
+        (f"sentence,{'x' * 9999}\na,1\n", "sst2 needs label"),
     ],
 )
-def test_bad_csv(tmp_path, text, refuses):
+def test_bad_csv(tmp_path, text, words, refuses):
     (tmp_path / "sst2").mkdir()
     data = text if isinstance(text, bytes) else text.encode()
     (tmp_path / "sst2" / "validation.csv").write_bytes(data)
-    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
+    assert words in str(refuses(read, TASKS["sst2"], str(tmp_path), "validation"))
 
 
 def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path, refuses):
     pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
     (tmp_path / "sst2").mkdir()
     (tmp_path / "sst2" / "validation.parquet").write_bytes(b"PAR1 is not enough")
-    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
+    assert "magic bytes" in refuses(read, TASKS["sst2"], str(tmp_path), "validation").got
     content = gzip.compress(json.dumps({"sentence": "fine", "label": 1}).encode() * 9)
     damaged = tmp_path / "mr" / "train.jsonl.gz"
     damaged.parent.mkdir()
     for data in (content[:-12], content[:20] + b"\xff\xff" + content[22:], b"not gzip"):
         damaged.write_bytes(data)
-        refuses(read, TASKS["mr"], str(tmp_path), "train")
+        assert refuses(read, TASKS["mr"], str(tmp_path), "train").where == str(damaged)
     write_csv(tmp_path / "sst2" / "validation.csv", [{"sentence": "fine", "label": 1}])
-    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
+    both = refuses(read, TASKS["sst2"], str(tmp_path), "validation")
+    assert "validation.parquet" in str(both) and "validation.csv" in str(both)
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "got"),
     [
-        "[" * 100_000,
-        '{"sentence": "a", "label": ' + "9" * 5000 + "}",
-        '{"sentence": "' + "x" * 99,
-        '{"sentence": "a \\ud800 b", "label": 1}',
-        '{"sentence": "a \\uDC00 b", "label": 1}',
+        ("[" * 100_000, "nested too deeply"),
+        ('{"sentence": "a", "label": ' + "9" * 5000 + "}", "5000 digits"),
+        ('{"sentence": "a \\ud800 b", "label": 1}', r"'\ud800'"),
+        ('{"sentence": "a \\uDC00 b", "label": 1}', r"'\udc00'"),
     ],
 )
-def test_bad_json_lines(tmp_path, line, refuses):
+def test_bad_json_lines(tmp_path, line, got, refuses):
     (tmp_path / "sst2").mkdir()
     json_line = '{"sentence": "\\ud83d\\ude00", "label": 1}\n'
     (tmp_path / "sst2" / "validation.jsonl").write_text(json_line)
     assert read(TASKS["sst2"], str(tmp_path), "validation").rows[0]["sentence"] == "\U0001f600"
     (tmp_path / "sst2" / "validation.jsonl").write_text(json_line + line + "\n")
-    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
+    error = refuses(read, TASKS["sst2"], str(tmp_path), "validation")
+    assert error.where.endswith("validation.jsonl, line 2") and got in error.got
 
 
 # --- task files
@@ -201,59 +199,58 @@ options = ["body", "subject"]
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "words"),
     [
-        ('name = "tickets"\n', ""),
-        ('labels_are = "names"\n', ""),
-        ("labels_are", "label_are"),
-        ('"names"', '"words"'),
-        ("{body}", "{text}"),
-        ("{label}", "{label}."),
-        ('["subject", "body"]', '"subject"'),
-        ('["subject", "body"]', '["subject", "subject"]'),
-        ('["subject", "body"]', '["subject", "label"]'),
-        ('{billing = "billing", bug =', '{billing = "billing", bugs ='),
-        ('["bug", "error"]', "[]"),
-        ('["billing", "bug"]', '["billing"]'),
-        ('"tickets"', '"sst2"'),
-        ('"tickets"', '"a/b"'),
-        ("files =", 'statement = "x"\nfiles ='),
-        ("files =", 'statement_fields = ["x"]\nfiles ='),
-        ("files =", 'options = ["x", "body"]\nfiles ='),
-        ("files =", 'options = ["body", "body"]\nfiles ='),
-        ("files =", 'options = ["body"]\nfiles ='),
-        ("files =", "options = []\nfiles ="),
-        ("name =", "name"),
-        ('"tickets"', "[" * 9999),
-        ('"tickets"', "9" * 5000),
-        ('"tickets"', "0x" + "f" * 5000),
-        ("template =", "a." * 5000 + "a = 1\ntemplate ="),
-        ("verbalizer =", "title." + "a." * 5000 + "a = 1\nverbalizer ="),
-        ('["bug", "error"]', '["bug", "billing"]'),
-        ('["bug", "error"]', '" "'),
-        ("Ticket: {subject}\\n{body}\\n", ""),
+        ('name = "tickets"\n', "", ": a task file needs name"),
+        ('labels_are = "names"\n', "", ": a task file needs labels_are"),
+        ("labels_are", "label_are", "'label_are'; did you mean 'labels_are'"),
+        ('"names"', '"words"', ", labels_are: expected 'numbers' or 'names'; got 'words'"),
+        ("{body}", "{text}", "names text"),
+        ("{label}", "{label}.", "key template: template 'Ticket: "),
+        ('["subject", "body"]', '"subject"', ", fields: expected a list of texts; got 'subject'"),
+        ('["subject", "body"]', '["subject", "subject"]', "fields ['subject', 'subject']"),
+        ('["subject", "body"]', '["subject", "label"]', "not be called 'label'"),
+        ('{billing = "billing", bug =', '{billing = "billing", bugs =', "for billing, bugs"),
+        ('["bug", "error"]', "[]", "got {'billing': 'billing', 'bug': []}"),
+        ('["billing", "bug"]', '["billing"]', "got ['billing']"),
+        ('"tickets"', '"sst2"', "name 'sst2' is a task"),
+        ('"tickets"', '"a/b"', "name 'a/b'"),
+        ("files =", 'statement = "x"\nfiles =', "statement 'x'"),
+        ("files =", 'statement_fields = ["x"]\nfiles =', "statement_fields names x"),
+        ("files =", 'options = ["x", "body"]\nfiles =', "options names x"),
+        ("files =", 'options = ["body", "body"]\nfiles =', "options ['body', 'body']"),
+        ("files =", 'options = ["body"]\nfiles =', "it names body"),
+        ("files =", "options = []\nfiles =", "it names no field"),
+        ("name =", "name", "at line 2, column 6"),
+        ('"tickets"', "[" * 9999, "recursion"),
+        ('"tickets"', "9" * 5000, "5000 digits"),
+        ('"tickets"', "0x" + "f" * 5000, "name: expected a text; got a very long int"),
+        ("template =", "a." * 5000 + "a = 1\ntemplate =", "named 'a'"),
+        ("verbalizer =", "title." + "a." * 5000 + "a = 1\nverbalizer =", "got a very long dict"),
+        ('["bug", "error"]', '["bug", "billing"]', "got 'billing' twice"),
+        ('["bug", "error"]', '" "', "got an empty one"),
+        ("Ticket: {subject}\\n{body}\\n", "", "template 'Kind: {label}'"),
     ],
 )
-def test_bad_task_files(tmp_path, old, new, refuses):
+def test_bad_task_files(tmp_path, old, new, words, refuses):
     assert old in TASK_FILE
     error = refuses(load_task, write_task_file(tmp_path, TASK_FILE.replace(old, new)))
-    assert "tickets.toml" in str(error)
+    assert "tickets.toml" in str(error) and words in str(error)
 
 
 def test_bad_rows_of_a_task_file(tmp_path, refuses):
-    refuses(load_task, str(tmp_path / "none.toml"))
-    with pytest.raises(InputError, match="expected a task file; got Is a directory"):
-        (tmp_path / "folder.toml").mkdir()
-        load_task(str(tmp_path / "folder.toml"))
+    assert refuses(load_task, str(tmp_path / "none.toml")).got == "No such file or directory"
+    (tmp_path / "folder.toml").mkdir()
+    assert refuses(load_task, str(tmp_path / "folder.toml")).got == "Is a directory"
     task = load_task(write_task_file(tmp_path))
-    refuses(read, task, "", "test")
+    assert "no split 'test'" in str(refuses(read, task, "", "test"))
     write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "label": 1}])
-    refuses(read, task, "", "train")
+    assert refuses(read, task, "", "train").got == "'1'"
     (tmp_path / "rows" / "train.csv").unlink()
-    refuses(read, task, "", "train")
+    assert "train.csv: file not found" in str(refuses(read, task, "", "train"))
     task = load_task(write_task_file(tmp_path, TASK_FILE.replace("train.csv", "train.xlsx")))
     (tmp_path / "rows" / "train.xlsx").write_text("")
-    refuses(read, task, "", "train")
+    assert refuses(read, task, "", "train").where.endswith("train.xlsx")
 
 
 # --- TFDS folders
@@ -303,7 +300,7 @@ def as_tfrecord(tfds, folder):
 
 
 @pytest.mark.parametrize("form", ["array_record", "tfrecord"])
-def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form, refuses):
+def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form):
     data, version_folder = folder
     assert version_folder == data / "super_glue" / "cb" / "1.0.2"
     if form == "tfrecord":
@@ -312,13 +309,13 @@ def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form, r
     expected = read(TASKS["cb"], str(tmp_path / "rows"), "validation")
     assert rows._replace(where="") == expected._replace(where="")
     assert rows.where == f"TFDS folder {version_folder}"
-    refuses(read, TASKS["cb"], str(data), "dev")
 
 
 def test_permuted_label_names_are_refused(folder, refuses):
     data, version_folder = folder
     (version_folder / "label.labels.txt").write_text("entailment\nneutral\ncontradiction\n")
-    refuses(read, TASKS["cb"], str(data), "validation")
+    error = refuses(read, TASKS["cb"], str(data), "validation")
+    assert "['entailment', 'neutral', 'contradiction']" in str(error)
 
 
 def turned(content, offset):
@@ -330,9 +327,9 @@ def test_damaged_array_records(folder, refuses):
     (path,) = version_folder.glob("*-validation.array_record*")
     # The file's signature ends at byte 64; the rows' chunks follow.
     path.write_bytes(turned(path.read_bytes(), 300))
-    refuses(read, TASKS["cb"], str(data), "validation")
+    assert "hash mismatch" in refuses(read, TASKS["cb"], str(data), "validation").got
     path.unlink()
-    refuses(read, TASKS["cb"], str(data), "validation")
+    assert path.name in refuses(read, TASKS["cb"], str(data), "validation").got
 
 
 def test_damaged_tfrecords(tfds, folder, refuses):
@@ -342,13 +339,18 @@ def test_damaged_tfrecords(tfds, folder, refuses):
     content = path.read_bytes()
     first = 12 + struct.unpack_from("<Q", content)[0] + 4
 
-    cut = (content[:-3], content[: first + 5], content[:first])
-    flipped = (turned(content, first + 12 + 5), turned(content, first + 2))
-    for damaged in (*flipped, *cut, tfrecord_bytes(b"\xff\xff\xff") * 4):
+    for damaged, words in (
+        (turned(content, first + 12 + 5), "record 1: its checksum differs"),
+        (turned(content, first + 2), "record 1: the length's checksum differs"),
+        (content[:-3], "record 3: the file ends"),
+        (content[: first + 5], "record 1: the file ends"),
+        (content[:first], "4 rows; got 1"),
+        (tfrecord_bytes(b"\xff\xff\xff") * 4, "validation, row 0: "),
+    ):
         path.write_bytes(damaged)
-        refuses(read, TASKS["cb"], str(data), "validation")
+        assert words in str(refuses(read, TASKS["cb"], str(data), "validation"))
     path.unlink()
-    refuses(read, TASKS["cb"], str(data), "validation")
+    assert f"{path}: file not found" in str(refuses(read, TASKS["cb"], str(data), "validation"))
 
 
 def test_checksums_of_many_lengths_agree_with_bit_by_bit():
@@ -363,27 +365,27 @@ def test_checksums_of_many_lengths_agree_with_bit_by_bit():
 
 def test_tfrecords_without_the_checksum_library(monkeypatch, tmp_path, refuses):
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    refuses(tfds_folder.read_tfrecord, tmp_path / "x.tfrecord")
+    assert "google_crc32c" in refuses(tfds_folder.read_tfrecord, tmp_path / "x.tfrecord").got
 
 
 def test_what_is_not_a_tfds_folder(folder, refuses):
     data, version_folder = folder
     info = version_folder / "dataset_info.json"
-    for text in (info.read_text().replace("array_record", "riegeli"), "{"):
+    riegeli = info.read_text().replace("array_record", "riegeli")
+    for text, words in ((riegeli, "files are riegeli"), ("{", "line 1 column 2")):
         info.write_text(text)
-        refuses(read, TASKS["cb"], str(data), "validation")
+        assert words in str(refuses(read, TASKS["cb"], str(data), "validation"))
     info.unlink()
-    refuses(read, TASKS["cb"], str(data), "validation")
+    assert "no dataset_info.json" in str(refuses(read, TASKS["cb"], str(data), "validation"))
     version_folder.rename(version_folder.with_name("incomplete.1.0.2"))
-    refuses(read, TASKS["cb"], str(data), "validation")
-    refuses(read, TASKS["boolq"], str(data), "validation")
+    assert "such as 1.0.0" in str(refuses(read, TASKS["cb"], str(data), "validation"))
 
 
 def test_the_newest_version_is_taken(folder, refuses):
     data, version_folder = folder
     version_folder.rename(version_folder.with_name("1.0.9"))
     (version_folder.with_name("1.0.10")).mkdir()
-    refuses(read, TASKS["cb"], str(data), "validation")
+    assert "cb/1.0.10" in str(refuses(read, TASKS["cb"], str(data), "validation"))
 
 
 TEXT = [name for task in TASKS.values() if not task.is_image for name in task.tfds]
@@ -409,7 +411,7 @@ def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name, refu
         rows = read(TASKS["rte"], str(tmp_path / data), "validation")
         assert rows.rows == ({"sentence1": "It rains.", "sentence2": "It is wet."},)
     write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [{"text": "a", "label": 1}])
-    refuses(read, TASKS["rte"], str(tmp_path / "rows"), "validation")
+    assert "only text, label" in str(refuses(read, TASKS["rte"], f"{tmp_path}/rows", "validation"))
 
 
 QQP = {"question1": "a", "question2": "b", "label": 0, "idx": 0}

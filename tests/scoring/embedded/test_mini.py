@@ -237,17 +237,6 @@ def test_only_the_rows_that_are_used_are_parsed(monkeypatch):
     assert first == shipped.read_rows("sst2", "validation").limited(3, "first")
 
 
-@pytest.mark.slow
-def test_rows_are_the_same_on_every_machine():
-    first, second = (suite.examples.__wrapped__("sst2", "validation") for _ in range(2))
-    assert first == second != suite.examples("sst2", "validation", seed=1)
-
-
-@pytest.mark.parametrize("task, split", [("mr", "train"), ("sst2", "test")])
-def test_what_the_suite_does_not_have_is_a_sentence(task, split, refuses):
-    refuses(shipped.read_rows, task, split)
-
-
 GOLDEN = json.loads((Path(__file__).with_name("golden_embedded.json")).read_text())
 """Digests of texts; of images the mean color of each quarter, as drawing rounds by machine."""
 

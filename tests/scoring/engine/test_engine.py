@@ -271,7 +271,7 @@ def test_memory_for_nothing_is_said_and_other_errors_go_on(checkpoint, monkeypat
 
     monkeypatch.setattr(programs, "forward_packed", fail)
     message = "RESOURCE_EXHAUSTED: Out of memory"
-    refuses(CausalLM(checkpoint).score, ["a"], LABELS)
+    assert "sequence of 128 tokens" in str(refuses(CausalLM(checkpoint).score, ["a"], LABELS))
     message = "INTERNAL: something else"
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         CausalLM(checkpoint).score(["a"], LABELS)
@@ -293,7 +293,8 @@ def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint, refuses):
         assert clear.mean() > 0.8
         np.testing.assert_array_equal(complete.argmax(1)[clear], two.argmax(1)[clear])
     assert scorer.identity != CausalLM(checkpoint).identity
-    refuses(scorer.score, texts, [" positive journey", " a"])
+    error = refuses(scorer.score, texts, [" positive journey", " a"])
+    assert "row 0: with logits_only" in str(error)
 
 
 def test_unembedding_in_parts(checkpoint, monkeypatch):

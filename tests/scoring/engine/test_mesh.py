@@ -72,7 +72,7 @@ def test_two_processes_give_the_scores_of_one(tmp_path):
 
 @pytest.mark.parametrize("text", ["rows:2", "data:0", "data", "data:3,model:5"])
 def test_meshes_that_cannot_be(text, refuses):
-    refuses(make_mesh, text)
+    assert refuses(make_mesh, text).got == repr(text)
 
 
 def score(workdir, *flags):
@@ -102,7 +102,7 @@ def test_two_processes_write_the_table_of_one(tmp_path):
     [
         (["--processes=2"], "--processes and --process need --coordinator"),
         (["--coordinator=localhost:1"], "expected --processes and --process with it"),
-        (["--config.mesh=data:16"], "is a mesh of 16 devices, but there are 2"),
+        (["--config.mesh=data:16"], "with the product 2, the number of devices; got 'data:16'"),
     ],
 )
 def test_flags_that_name_no_devices(tmp_path, flags, sentence):

@@ -57,9 +57,10 @@ def test_trailing_space_moves_to_the_label():
 
 def test_sentences(refuses):
     tokenizer = byte_level()
-    for labels in ([], [" b", ""], [" b", " c", " b"]):
-        refuses(encode, tokenizer, ["a"], labels)
-    refuses(encode, tokenizer, ["a", "  "], [" b", " c"], first=7)
+    assert refuses(encode, tokenizer, ["a"], []).where == "labels"
+    assert refuses(encode, tokenizer, ["a"], [" b", ""]).where == "label ''"
+    assert "' b' and ' b'" in str(refuses(encode, tokenizer, ["a"], [" b", " c", " b"]))
+    assert refuses(encode, tokenizer, ["a", "  "], [" b", " c"], first=7).where == "row 8"
 
 
 def test_trie_shares_beginnings():
@@ -133,16 +134,16 @@ def test_a_regular_expression_without_end_is_a_sentence(monkeypatch, refuses):
     pattern = Regex(r"^(([a-z ])+.)+[A-Z]([a-z ])+$")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, "isolated")
     # We give up before the library, and it does after a while.
-    for seconds in 0.0, 30.0:
+    for seconds, words in ((0.0, "does not finish"), (30.0, "retry-limit-in-match")):
         monkeypatch.setattr(tokens, "MOST_SECONDS", seconds)
-        refuses(tokens.token_ids, tokenizer, ["hello " * 6])
+        assert words in str(refuses(tokens.token_ids, tokenizer, ["hello " * 6]))
 
 
 def test_normalizers_that_grow_without_end_are_refused(tmp_path, refuses):
     tokenizer = byte_level()
     tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("a", "aa")] * 40)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    refuses(tokenizer_files.read, tmp_path, "causal_lm")
+    assert refuses(tokenizer_files.read, tmp_path, "causal_lm").got == "1.1e+12 times"
     tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(" ", "▁"), normalizers.NFC()])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     assert tokenizer_files.read(tmp_path, "causal_lm").encode("a a").ids

@@ -120,17 +120,17 @@ def test_a_dispute_is_part_of_the_digest(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("config", "single"),
+    ("config", "single", "got"),
     [
-        ({}, "<s> </s> $A"),
-        ({"tokenizer_class": "CodeLlamaTokenizer", "bos_token": "<x>"}, "$A"),
-        ({"tokenizer_class": "CodeLlamaTokenizer", "bos_token": ["<s>"]}, "$A"),
+        ({}, "<s> </s> $A", "['<s>', '</s>']"),
+        ({"tokenizer_class": "CodeLlamaTokenizer", "bos_token": "<x>"}, "$A", "'<x>'"),
+        ({"tokenizer_class": "CodeLlamaTokenizer", "bos_token": ["<s>"]}, "$A", "['<s>']"),
     ],
 )
-def test_sentences(config, single, tmp_path, refuses):
+def test_sentences(config, single, got, tmp_path, refuses):
     told(write(tmp_path, GPT2, tokenizer_of(single)), **config)
     for load in (load_tokenizer, load_checkpoint):
-        refuses(load, tmp_path)
+        assert got in str(refuses(load, tmp_path))
 
 
 PREPENDED = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
@@ -177,10 +177,10 @@ def test_a_class_that_splits_otherwise_is_part_of_the_digest(tmp_path):
 
 def test_a_class_that_is_not_followed_or_lacks_its_unknown_token_is_a_sentence(tmp_path, refuses):
     told(write(tmp_path, GPT2, tokenizer_of(None)), tokenizer_class="T5TokenizerFast")
-    refuses(load_tokenizer, tmp_path)
+    assert refuses(load_tokenizer, tmp_path).got == "T5Tokenizer"
     options = {"tokenizer_class": "CodeLlamaTokenizer", "bos_token": "<s>", "unk_token": "<none>"}
     told(tmp_path, **options)
-    refuses(load_tokenizer, tmp_path)
+    assert "'<none>'" in refuses(load_tokenizer, tmp_path).expected
 
 
 def test_a_text_that_begins_with_the_beginning_token_gets_no_second_one():
@@ -205,7 +205,7 @@ def test_an_empty_prompt_is_scored_after_the_harness_s_prefix(config, token, tmp
     checkpoint = load_checkpoint(tmp_path)
     assert checkpoint.bos is None
     if token is None:
-        refuses(CausalLM(checkpoint).score, [""], [" fine"])
+        assert refuses(CausalLM(checkpoint).score, [""], [" fine"]).where == "row 0"
         return
     prefix = checkpoint.tokenizer.token_to_id(token)
     assert checkpoint.prefix == load_tokenizer(tmp_path).prefix == prefix
@@ -229,7 +229,7 @@ def test_a_vocabulary_and_its_merges_are_a_tokenizer(begins, tmp_path, refuses):
     assert ids == plain.encode(text, add_special_tokens=False).ids
     assert checkpoint.bos == (tokenizer.token_to_id("</s>") if begins else None)
     (directory / "merges.txt").write_text("#version: 0.2\nno such\n")
-    refuses(load_tokenizer, directory)
+    assert "Token `such`" in refuses(load_tokenizer, directory).got
 
 
 def test_an_added_token_that_the_network_lacks_is_refused_where_a_text_has_it(tmp_path, refuses):
@@ -238,14 +238,14 @@ def test_an_added_token_that_the_network_lacks_is_refused_where_a_text_has_it(tm
     assert tokenizer.token_to_id("<image>") == GPT2["vocab_size"]
     scorer = CausalLM(load_checkpoint(write(tmp_path, GPT2, tokenizer)))
     assert np.isfinite(scorer.score(["fine"], [" a", " b"]).log_probs).all()
-    for texts, labels in ((["a", "a <image> b"], [" a"]), (["a"], [" b", "<image>"])):
-        refuses(scorer.score, texts, labels)
+    assert refuses(scorer.score, ["a", "a <image> b"], [" a"]).where == "row 1"
+    assert refuses(scorer.score, ["a"], [" b", "<image>"]).got == "'<image>', id 400"
 
 
 def test_unknown_keys_are_accepted_by_name(tmp_path, refuses):
     directory = write(tmp_path, GPT2)
     before = load_checkpoint(directory).digest
     (directory / "config.json").write_text(json.dumps({**GPT2, "some_key": 3, "other": [1]}))
-    refuses(ModelFiles, directory)
-    refuses(ModelFiles, directory, ["oth*", "other"])
+    assert "other = [1], some_key = 3;" in str(refuses(ModelFiles, directory))
+    assert "has some_key = 3;" in str(refuses(ModelFiles, directory, ["oth*", "other"]))
     assert ModelFiles(directory, ["some_key", "other"]).load().digest != before

@@ -70,21 +70,7 @@ def test_thinking_is_switched_off(tmp_path):
 
 def test_the_date_is_that_of_the_setting(tmp_path, refuses):
     assert "Today: 26 Jul 2024" in template_of(HEADERS, tmp_path).render(USER, DAY)
-    refuses(chat, FORM, settings(chat_date="x"), Listing())
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        STRICT,
-        "{% for x in messages %}",
-        "{{ messages.append(1) }}",
-        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{% set ns = namespace(a=1) %}{% set ns.__class__ = 1 %}",
-    ],
-)
-def test_what_a_template_refuses_or_may_not_do_is_a_sentence(source, tmp_path, refuses):
-    refuses(template_of(source, tmp_path).render, [{"role": "system", "content": "x"}, *USER], DAY)
+    assert refuses(chat, FORM, settings(chat_date="x"), Listing()).key == "chat_date"
 
 
 def test_which_file_has_the_template(tmp_path, refuses):
@@ -94,7 +80,7 @@ def test_which_file_has_the_template(tmp_path, refuses):
     path.write_text(json.dumps({"chat_template": named, "bos_token": {"content": "<x>"}}))
     assert chat_template.read(tmp_path).render(USER, DAY) == "hi"
     path.write_text(json.dumps({"chat_template": named[:1]}))
-    refuses(chat_template.read, tmp_path)
+    assert refuses(chat_template.read, tmp_path).got == "tool_use"
     (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}" + SAYS)
     path.write_text(json.dumps({"chat_template": "a", "bos_token": {"content": "<x>"}}))
     assert chat_template.read(tmp_path).render(USER, DAY) == "<x>hi"
@@ -142,31 +128,43 @@ def test_a_study_asks_in_the_chat(instruct, tmp_path):
 )
 def test_settings_that_do_not_go_together(changes, instruct, refuses):
     values = {"model": str(instruct), **BASE, **changes}
-    refuses(lambda: render_contexts(Settings.of(**values)))
+    assert refuses(lambda: render_contexts(Settings.of(**values))).key == next(iter(changes))
+
+
+DOUBLING = "{% set ns = namespace(x='aa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}"
+DOUBLING += "{% endfor %}{{ ns.x }}"
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("words", "source"),
     [
-        "{% for i in range(10**9) %}{% endfor %}",
-        "{{ 1 / 0 }}",
-        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-        "{{ 'a' * 10**11 }}",
-        "{% set ns = namespace(x='aa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}"
-        "{% endfor %}{{ ns.x }}",
-        "{{ '%10000000000d' % 1 }}",
-        "{{ messages[0].content }}{{ 'b' * 20000000 }}",
-        "Answer:{% if add_generation_prompt %}{{ messages[0].role }}{% endif %}",
+        ("system, user (System role not supported)", STRICT),
+        ("'endfor'", "{% for x in messages %}"),
+        ("'append' of 'list'", "{{ messages.append(1) }}"),
+        ("'__class__' of 'str'", "{{ ''.__class__.__mro__[1].__subclasses__() }}"),
+        ("set '__class__'", "{% set ns = namespace(a=1) %}{% set ns.__class__ = 1 %}"),
+        ("MAX_RANGE (100000)", "{% for i in range(10**9) %}{% endfor %}"),
+        ("division by zero", "{{ 1 / 0 }}"),
+        ("recurses without end", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+        ("too much memory", "{{ 'a' * 10**11 }}"),
+        ("too much memory", DOUBLING),
+        ("too much memory", "{{ '%10000000000d' % 1 }}"),
+        ("20,000,001 characters", "{{ messages[0].content }}{{ 'b' * 20000000 }}"),
+        (
+            "got a text without 'hi'",
+            "A:{% if add_generation_prompt %}{{ messages[0].role }}{% endif %}",
+        ),
     ],
 )
-def test_limits_and_errors_of_any_kind_are_sentences(source, tmp_path, refuses):
-    refuses(template_of(source, tmp_path).render, USER, DAY)
+def test_what_a_template_may_not_do_is_a_sentence(words, source, tmp_path, refuses):
+    messages = [{"role": "system", "content": "x"}, *USER]
+    assert words in str(refuses(template_of(source, tmp_path).render, messages, DAY))
 
 
 def test_a_template_without_end_is_stopped_and_the_next_one_renders(tmp_path, refuses, monkeypatch):
     monkeypatch.setattr(chat_template, "MOST_SECONDS", 1.0)
     loops = "{% for i in range(99999) %}" * 4 + "{% endfor %}" * 4
-    refuses(template_of(loops, tmp_path).render, USER, DAY)
+    assert "no result in 1 seconds" in str(refuses(template_of(loops, tmp_path).render, USER, DAY))
     assert "hi" in template_of(THINKING, tmp_path).render(USER, DAY)
 
 

@@ -299,9 +299,9 @@ def test_split_files_are_one_checkpoint(tmp_path, refuses):
     assert_twins(folder, twin)
     assert_twins(folder / names[1], twin)
     (folder / names[2]).rename(folder / "away")
-    refuses(ModelFiles, folder)
+    assert refuses(ModelFiles, folder).where == str(folder / names[2])
     (folder / names[0]).rename(folder / "m.gguf")
-    refuses(ModelFiles, folder / "m.gguf")
+    assert refuses(ModelFiles, folder / "m.gguf").got == "1 with 8"
 
 
 def test_what_is_unknown_is_a_sentence(tmp_path, refuses, monkeypatch):
@@ -311,27 +311,29 @@ def test_what_is_unknown_is_a_sentence(tmp_path, refuses, monkeypatch):
     def saying(key, value):
         return made(value, lambda writer: setattr(writer.kv_data[0][key], "value", value))
 
-    refuses(ModelFiles, saying("general.architecture", "mamba"))
-    refuses(lambda: ModelFiles(saying("tokenizer.ggml.pre", "viking")).tokenizer_info)
-    refuses(lambda: ModelFiles(saying("tokenizer.ggml.model", "t5")).tokenizer_info)
-    refuses(ModelFiles, made("key", lambda writer: writer.add_uint32("llama.expert_count", 8)))
-    refuses(ModelFiles, made("odd", lambda writer: writer.add_float32("llama.attention.scale", 2)))
+    assert refuses(ModelFiles, saying("general.architecture", "mamba")).got == "'mamba'"
+    viking = ModelFiles(saying("tokenizer.ggml.pre", "viking"))
+    assert refuses(lambda: viking.tokenizer_info).got == "'gpt2' with 'viking'"
+    t5 = ModelFiles(saying("tokenizer.ggml.model", "t5"))
+    assert refuses(lambda: t5.tokenizer_info).got == "'t5' with 'gpt-2'"
+    experts = made("key", lambda writer: writer.add_uint32("llama.expert_count", 8))
+    assert "num_experts = 8" in str(refuses(ModelFiles, experts))
     scaled = made("scaled", lambda writer: writer.add_float32("llama.attention.scale", 2))
+    assert "llama.attention.scale = 2.0" in str(refuses(ModelFiles, scaled))
     ModelFiles(scaled, ["llama.attention.scale"])
     more = np.zeros((4, 4), np.float32)
     named = made("tensor", lambda writer: writer.add_tensor("blk.0.ssm_a.weight", more))
-    refuses(ModelFiles(named).load)
+    assert "unexpected blk.0.ssm_a.weight" in str(refuses(ModelFiles(named).load))
     folder = tmp_path / "two"
     folder.mkdir()
     for name in ("a.gguf", "b.gguf"):
         (folder / name).write_bytes(b"")
-    refuses(ModelFiles, folder)
-    refuses(ModelFiles, folder / "a.gguf")
+    assert refuses(ModelFiles, folder).got == "a.gguf, b.gguf"
+    assert "ends within its header" in str(refuses(ModelFiles, folder / "a.gguf"))
     (folder / "a.gguf").write_bytes(b"version https://git-lfs")
-    refuses(ModelFiles, folder / "a.gguf")
-    refuses(ModelFiles, folder / "none.gguf")
+    assert "git lfs pull" in refuses(ModelFiles, folder / "a.gguf").got
     monkeypatch.setitem(sys.modules, "gguf", None)
-    refuses(ModelFiles, named)
+    assert "import of gguf" in refuses(ModelFiles, named).got
 
 
 def test_broken_files_end_in_a_sentence(tmp_path):
@@ -364,8 +366,8 @@ def test_a_file_that_ends_within_its_numbers(tmp_path, refuses):
     path, _ = with_twin(tmp_path, "llama")
     files = ModelFiles(path)
     path.write_bytes(path.read_bytes()[:-1000])
-    refuses(ModelFiles, path)
-    refuses(files.load)
+    assert "within 'output_norm.weight'" in str(refuses(ModelFiles, path))
+    assert "within 'model.norm.weight'" in str(refuses(files.load))
 
 
 def test_the_library_is_imported_for_gguf_files_alone(tmp_path):

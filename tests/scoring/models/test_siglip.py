@@ -54,7 +54,7 @@ def test_texts_are_canonical(directory, refuses):
     path.write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     assert load_tokenizer(directory).tokenizer.encode("A!").ids == byte_level().encode("A!").ids
     path.write_text('{"tokenizer_class": "GemmaTokenizer"}')
-    refuses(load_tokenizer, directory)
+    assert refuses(load_tokenizer, directory).got == "GemmaTokenizer"
 
 
 def test_any_character_is_read_as_by_the_class(tmp_path):
@@ -75,4 +75,4 @@ def test_any_character_is_read_as_by_the_class(tmp_path):
 def test_a_vision_tower_without_its_pooling_is_refused(directory, refuses):
     raw = RAW | {"vision_config": RAW["vision_config"] | {"vision_use_head": False}}
     (directory / "config.json").write_text(json.dumps(raw))
-    refuses(load_checkpoint, directory)
+    assert "vision_use_head = False" in str(refuses(load_checkpoint, directory))

@@ -95,7 +95,7 @@ def test_shards(directory, refuses):
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
     assert_equal_weights(before, weights.load(directory, gpt2.FAMILY)[1])
     (directory / "two.safetensors").unlink()
-    refuses(weights.load, directory, gpt2.FAMILY)
+    assert "'two.safetensors'" in refuses(weights.load, directory, gpt2.FAMILY).expected
 
 
 def test_all_complaints_in_one_sentence(directory, refuses):
@@ -108,7 +108,11 @@ def test_all_complaints_in_one_sentence(directory, refuses):
         return tensors
 
     rewrite(directory, spoil)
-    refuses(weights.load, directory, gpt2.FAMILY)
+    message = str(refuses(weights.load, directory, gpt2.FAMILY))
+    assert "missing transformer.ln_f.bias (our ln.bias); unexpected rotary.weight (" in message
+    assert "; unexpected transformer.h.7.ln_1.bias (" in message
+    assert "h.0.ln_1.bias (our blocks.0.ln_1.bias): got (5,), expected (16,); non-f" in message
+    assert "h.1.ln_1.bias (our blocks.1.ln_1.bias): 16 of 16 NaN or inf." in message
 
 
 def put(name, array):
@@ -116,56 +120,56 @@ def put(name, array):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("words", "name", "value"),
     [
-        put("lm_head.weight", lambda t: t["transformer.wte.weight"] + 1),
-        put("lm_head.weight", np.zeros((3, 2), np.float32)),
-        put("wte.weight", lambda t: t["transformer.wte.weight"]),
-        put("transformer.ln_f.bias", np.zeros(16, np.int8)),
+        ("lm_head.weight differs", "lm_head.weight", lambda t: t["transformer.wte.weight"] + 1),
+        ("lm_head.weight differs", "lm_head.weight", np.zeros((3, 2), np.float32)),
+        ("a second wte.weight", "wte.weight", lambda t: t["transformer.wte.weight"]),
+        ("(our ln.bias) in I8", "transformer.ln_f.bias", np.zeros(16, np.int8)),
     ],
 )
-def test_tensors_that_would_be_dropped_or_misread(directory, change, refuses):
-    rewrite(directory, change)
-    refuses(weights.load, directory, gpt2.FAMILY)
+def test_tensors_that_would_be_dropped_or_misread(directory, words, name, value, refuses):
+    rewrite(directory, put(name, value))
+    assert words in str(refuses(weights.load, directory, gpt2.FAMILY))
 
 
 def test_float8_is_refused_by_name(directory, refuses):
     """As in a checkpoint that was quantized in place: numpy lacks these numbers."""
     rewrite(directory, put("transformer.ln_f.bias", np.zeros(16, np.int8)))
     rewrite_header(directory, lambda header: header[NAME].update(dtype="F8_E4M3"))
-    refuses(weights.load, directory, gpt2.FAMILY)
+    assert "(our ln.bias) in F8_E4M3" in str(refuses(weights.load, directory, gpt2.FAMILY))
 
 
 def test_broken_weight_files(directory, refuses):
     path = directory / "model.safetensors"
-    for data in (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", bytes(40)):
-        path.write_bytes(data)
-        refuses(weights.load, directory, gpt2.FAMILY)
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    for content, words in (
+        (pointer, "git lfs pull"),
+        (bytes(40), "invalid JSON in header"),
+        (path.read_bytes()[:-100], "not fully covered"),
+    ):
+        path.write_bytes(content)
+        assert words in str(refuses(weights.load, directory, gpt2.FAMILY))
     path.unlink()
-    refuses(weights.load, directory, gpt2.FAMILY)
+    assert "*.safetensors" in refuses(weights.load, directory, gpt2.FAMILY).expected
+    path.mkdir()
+    assert "*.safetensors" in refuses(weights.load, directory, gpt2.FAMILY).expected
 
 
 UNFIT = {
-    "n_layer": [None, 0, True],
+    "n_layer": [0, True],
     "model_type": [["gpt2"]],
-    "n_embd": [10**6],
-    "n_head": [0, 3],
-    "n_inner": ["x"],
     "layer_norm_epsilon": ["x", float("nan")],
-    "activation_function": [3, "gelly"],
+    "activation_function": [3],
     "scale_attn_by_inverse_layer_idx": [True],
-    "vocab_size": [64],
 }
 
 
 @pytest.mark.parametrize("key", UNFIT)
 def test_configs_that_do_not_fit(directory, key, refuses):
     for value in UNFIT[key]:
-        raw = {k: v for k, v in (GPT2 | {key: value}).items() if v is not None}
-        if key == "vocab_size":
-            write(directory, raw)
-        (directory / "config.json").write_text(json.dumps(raw))
-        refuses(load_checkpoint, directory)
+        (directory / "config.json").write_text(json.dumps(GPT2 | {key: value}))
+        assert f"config.json has {key} = {value!r};" in str(refuses(load_checkpoint, directory))
 
 
 LATE = """
@@ -184,24 +188,27 @@ def test_a_config_whose_annotations_are_strings(directory, monkeypatch, refuses)
     monkeypatch.syspath_prepend(directory)
     family = gpt2.FAMILY._replace(config=importlib.import_module("late_annotations").Config)
     assert read_config(family, GPT2 | {"rank": 3}, directory).rank == 3
-    refuses(read_config, family, GPT2 | {"rank": "x"}, directory)
-    refuses(read_config, family, GPT2 | {"n_layer": "x"}, directory)
+    for key in ("rank", "n_layer"):
+        assert f"{key} = 'x'" in str(refuses(read_config, family, GPT2 | {key: "x"}, directory))
 
 
-def test_null_in_a_config(directory, refuses):
-    for field, is_valid in (("n_inner", True), ("n_embd", False)):
-        (directory / "config.json").write_text(json.dumps(GPT2 | {field: None}))
-        if is_valid:
-            assert load_checkpoint(directory).config.n_inner is None
-        else:
-            refuses(load_checkpoint, directory)
+def test_null_absent_and_immense_values_of_a_config(directory, refuses):
+    path = directory / "config.json"
+    path.write_text(json.dumps(GPT2 | {"n_inner": None}))
+    assert load_checkpoint(directory).config.n_inner is None
+    path.write_text(json.dumps(GPT2 | {"n_embd": None}))
+    assert "n_embd = None" in str(refuses(load_checkpoint, directory))
+    path.write_text(json.dumps(GPT2 | {"n_embd": 10**6}))
+    assert "24,000,588,000,000 weights" in str(refuses(load_checkpoint, directory))
+    path.write_text(json.dumps({key: GPT2[key] for key in GPT2 if key != "n_layer"}))
+    assert "lacks n_layer" in str(refuses(load_checkpoint, directory))
 
 
 @pytest.mark.parametrize("index", [{"weight_map": ["a"]}, {"weight_map": {"a": 3}}, {}])
 def test_an_index_that_is_none(directory, index, refuses):
     (directory / "model.safetensors").unlink()
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-    refuses(weights.load, directory, gpt2.FAMILY)
+    assert "weight_map" in refuses(weights.load, directory, gpt2.FAMILY).expected
 
 
 @pytest.mark.parametrize("name", ["../model.safetensors", "/model.safetensors", "a/../../b"])
@@ -210,14 +217,15 @@ def test_an_index_that_names_files_elsewhere(directory, name, refuses):
     path = directory / "model.safetensors"
     path.rename(directory.parent / "model.safetensors")
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    refuses(load_checkpoint, directory)
+    assert refuses(load_checkpoint, directory).got == repr(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "absent", "x" * 5000, "a\0b"])
 def test_an_index_that_names_no_file(directory, name, refuses):
     (directory / "model.safetensors").unlink()
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    assert len(str(refuses(load_checkpoint, directory))) < 400
+    error = refuses(load_checkpoint, directory)
+    assert repr(name)[:70] in error.expected and len(str(error)) < 400
 
 
 @pytest.mark.parametrize("name", ["weights/part.safetensors", "link.safetensors"])
@@ -236,40 +244,34 @@ NAME = "transformer.ln_f.bias"
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("words", "change"),
     [
-        lambda h: h[NAME].update(data_offsets=[10**15, 10**15 + 64]),
-        lambda h: h.update({NAME: h["transformer.wte.weight"]}),
-        lambda h: h[NAME].update(shape=[2**62, 2**62]),
-        lambda h: h[NAME].update(shape=[-16]),
-        lambda h: h[NAME].update(shape=[16, 0]),
-        lambda h: h[NAME].update(shape=[16] + [1] * 10**5),
-        lambda h: h.update({"a b " * 10**5: h.pop(NAME)}),
+        ("invalid offset", lambda h: h[NAME].update(data_offsets=[10**15, 10**15 + 64])),
+        ("invalid offset", lambda h: h.update({NAME: h["transformer.wte.weight"]})),
+        ("overflow computing", lambda h: h[NAME].update(shape=[2**62, 2**62])),
+        ("integer `-16`", lambda h: h[NAME].update(shape=[-16])),
+        ("invalid shape", lambda h: h[NAME].update(shape=[16, 0])),
+        (f"mis-shaped {NAME}", lambda h: h[NAME].update(shape=[16] + [1] * 10**5)),
+        ("unexpected a b a", lambda h: h.update({"a b " * 10**5: h.pop(NAME)})),
     ],
-    ids=["beyond", "overlapping", "overflow", "negative", "empty", "deep", "long name"],
 )
-def test_a_header_that_lies(directory, change, refuses):
+def test_a_header_that_lies(directory, words, change, refuses):
     rewrite_header(directory, change)
-    assert len(str(refuses(load_checkpoint, directory))) < 1000
-
-
-def test_a_folder_in_the_place_of_the_weights(directory, refuses):
-    (directory / "model.safetensors").unlink()
-    (directory / "model.safetensors").mkdir()
-    refuses(load_checkpoint, directory)
+    message = str(refuses(load_checkpoint, directory))
+    assert words in message and len(message) < 1000
 
 
 def test_files_that_are_not_there(directory, refuses):
-    refuses(load_checkpoint, directory / "nowhere")
+    assert refuses(load_checkpoint, directory / "nowhere").where == f"{directory}/nowhere"
     (directory / "tokenizer.json").write_text("{}")
-    refuses(load_checkpoint, directory)
+    assert "tokenizer.json: not a tokenizer" in str(refuses(load_checkpoint, directory))
     (directory / "tokenizer.json").unlink()
-    refuses(load_checkpoint, directory)
-    for text in ("{", "[" * 100_000, "[]"):
+    assert "in tokenizer.json" in refuses(load_checkpoint, directory).expected
+    for text, got in (("{", "line 1 column 2"), ("[" * 100_000, "too deeply"), ("[]", "list")):
         (directory / "config.json").write_text(text)
-        refuses(load_checkpoint, directory)
+        assert got in refuses(load_checkpoint, directory).got
     (directory / "config.json").unlink()
-    refuses(load_checkpoint, directory)
+    assert "in config.json" in refuses(load_checkpoint, directory).expected
 
 
 def test_digest_follows_contents(directory, tmp_path_factory):
@@ -301,12 +303,6 @@ def test_weights_stream_to_their_place(tmp_path):
     assert int(size) > 240e6 and float(ratio) < 1.3
 
 
-def test_a_truncated_shard_is_named(directory, refuses):
-    path = directory / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    refuses(load_checkpoint, directory)
-
-
 def test_a_name_of_the_hub_is_downloaded_without_pickles(directory, monkeypatch):
     from huggingface_hub.utils import filter_repo_objects
 
@@ -336,8 +332,8 @@ def test_a_name_that_the_hub_does_not_give(monkeypatch, refuses):
         raise LocalEntryNotFoundError("offline")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
-    refuses(find, "someone/some-model")
-    refuses(load_checkpoint, find("no/such/folder"))
+    assert refuses(find, "someone/some-model").got == "offline"
+    assert refuses(load_checkpoint, find("no/such/folder")).got == "none"
 
 
 def test_dtypes(directory, refuses):
@@ -345,7 +341,7 @@ def test_dtypes(directory, refuses):
     half = load_checkpoint(directory, "bfloat16")
     assert half.dtype == "bfloat16"
     assert all(leaf.dtype == jnp.bfloat16 for leaf in leaves(half.model))
-    refuses(load_checkpoint, directory, "float8")
+    assert refuses(load_checkpoint, directory, "float8").got == "float8"
 
 
 @pytest.mark.usefixtures("standard_promotion")
@@ -363,4 +359,4 @@ def test_a_file_that_is_cut_while_it_is_read_is_said(tmp_path, refuses):
     save_file({"a": jnp.ones((20, 10))}, path)
     (tensor,) = tensors(tmp_path)
     path.write_bytes(path.read_bytes()[:-100])
-    refuses(tensor.read, np.float32)
+    assert f"{path}: it ends within 'a'" in str(refuses(tensor.read, np.float32))

@@ -112,23 +112,21 @@ def test_probe_options_change_their_block_alone():
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("key", "settings"),
     [
-        {"selection": "perclass"},
-        {"selection": "explicit"},
-        {"order": 2},
-        {"template": "30"},
-        {"verbalizer": "yes"},
-        {"template": "{sentence}"},
-        {"cc_fill": "whole"},
-        {"over_long": "cut"},
-        {"over_long": "drop_shots"},
-        {"scorer": "dual_encoder", "shots": 0, "template": "{label}"},
-        {"scorer": "dual_encoder"},
+        ("demonstrations", {"selection": "explicit"}),
+        ("order", {"order": 2}),
+        ("template of sst2", {"template": "30"}),
+        ("verbalizer of sst2", {"verbalizer": "yes"}),
+        ("template '{sentence}'", {"template": "{sentence}"}),
+        ("over_long", {"over_long": "drop_shots"}),
+        ("template", {"scorer": "dual_encoder", "shots": 0, "template": "{label}"}),
+        ("shots", {"scorer": "dual_encoder"}),
     ],
 )
-def test_wrong_settings(settings, refuses):
-    refuses(made, **settings)
+def test_wrong_settings(key, settings, refuses):
+    error = refuses(made, **settings)
+    assert key == (error.key or error.where)
 
 
 def test_a_dual_encoder_fills_the_whole_input_too():
@@ -147,7 +145,7 @@ def test_a_tokenizer_is_read_without_weights(checkpoint, tmp_path, refuses):
         (tmp_path / name).write_bytes((checkpoint / name).read_bytes())
     reader = load_tokenizer(tmp_path)
     assert reader.positions == 160 and reader.bos == load_checkpoint(checkpoint).bos
-    refuses(load_tokenizer, tmp_path / "nowhere")
+    assert refuses(load_tokenizer, tmp_path / "nowhere").where == f"{tmp_path}/nowhere"
 
 
 def test_rows_that_fit_whatever_their_tokens_are_count_a_token_a_byte(checkpoint):

@@ -67,7 +67,8 @@ def test_words_follow_names_not_positions(refuses):
     assert cb.label_names == ("entailment", "contradiction", "neutral")
     assert cb.label_words == cb.words_for(0) == ("yes", "no", "maybe")
     cb.check_label_names(("entailment", "contradiction", "neutral"), "somewhere")
-    refuses(cb.check_label_names, ("entailment", "neutral", "contradiction"), "somewhere")
+    error = refuses(cb.check_label_names, ("entailment", "neutral", "contradiction"), "somewhere")
+    assert "somewhere" in str(error) and "['entailment', 'neutral', 'contradiction']" in str(error)
 
 
 # A row of each task, its label, its few-shot text and its zero-shot text, label and all.
@@ -93,7 +94,7 @@ def test_rtes_ten_templates(refuses):
     texts = {c: rendered(task.template(1, c), row, "yes") for c in task.templates}
     assert texts == GOLDEN["rte_templates"]
     assert task.template(1, "1") == task.template(1)
-    refuses(task.template, 1, "11")
+    assert refuses(task.template, 1, "11").got == "11"
 
 
 def test_rtes_ten_verbalizers_and_their_emoji(refuses):
@@ -109,35 +110,35 @@ def test_rtes_ten_verbalizers_and_their_emoji(refuses):
         [["0x1f646", "0x200d", "0x2642", "0xfe0f"], ["0x1f645", "0x200d", "0x2642", "0xfe0f"]],
         [["0x2714", "0xfe0f"], ["0x274c"]],
     ]
-    refuses(task.words_for, 1, "0")
+    assert refuses(task.words_for, 1, "0").got == "0"
 
 
 def test_unknown_task(refuses):
-    refuses(get_task, "sst-2")
+    assert "did you mean 'sst2'" in str(refuses(get_task, "sst-2"))
 
 
 GOOD = {"sentence": "fine", "label": 1}
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "words"),
     [
-        json.dumps(GOOD) + '\n{"sentence": "to',
-        json.dumps({"text": "fine", "label": 1}),
-        json.dumps({"sentence": "fine"}),
-        json.dumps(GOOD | {"label": 2}),
-        json.dumps(GOOD | {"label": "1"}),
-        json.dumps(GOOD | {"sentence": None}),
-        "[1]",
-        "",
-        b"\xff\xfe",
+        (json.dumps(GOOD) + '\n{"sentence": "to', "line 2: expected JSON; got Unterminated"),
+        (json.dumps({"text": "fine", "label": 1}), "line 1: task sst2 needs sentence"),
+        (json.dumps({"sentence": "fine"}), "line 1: task sst2 needs label"),
+        (json.dumps(GOOD | {"label": 2}), "got 2."),
+        (json.dumps(GOOD | {"label": "1"}), "got '1'."),
+        (json.dumps(GOOD | {"sentence": None}), "in field sentence; got None"),
+        ("[1]", "got '1]'"),
+        ("", "at least one row"),
+        (b"\xff\xfe", "a byte at 0"),
     ],
 )
-def test_bad_files(tmp_path, text, refuses):
+def test_bad_files(tmp_path, text, words, refuses):
     (tmp_path / "sst2").mkdir()
     data = text if isinstance(text, bytes) else text.encode()
     (tmp_path / "sst2" / "validation.jsonl").write_bytes(data)
-    refuses(read, TASKS["sst2"], str(tmp_path), "validation")
+    assert words in str(refuses(read, TASKS["sst2"], str(tmp_path), "validation"))
 
 
 def test_bom_crlf_blank_lines_gzip_and_extra_folder(tmp_path):
@@ -149,20 +150,21 @@ def test_bom_crlf_blank_lines_gzip_and_extra_folder(tmp_path):
 
 
 def test_missing_folder_and_split(tmp_path, refuses):
-    refuses(read, TASKS["sst2"], str(tmp_path / "none"), "validation")
-    refuses(read, TASKS["sst2"], str(tmp_path), "dev")
+    missing = refuses(read, TASKS["sst2"], str(tmp_path / "none"), "validation")
+    assert (missing.where, missing.got) == (f"data {tmp_path}/none", "no folder")
+    assert "no rows of task sst2" in str(refuses(read, TASKS["sst2"], str(tmp_path), "dev"))
     (tmp_path / "sst2").mkdir()
     (tmp_path / "sst2" / "train.jsonl").write_text(json.dumps(GOOD))
-    refuses(read, TASKS["sst2"], str(tmp_path), "dev")
-    refuses(read, TASKS["sst2"], "", "dev")
+    assert "no split 'dev'" in str(refuses(read, TASKS["sst2"], str(tmp_path), "dev"))
+    assert refuses(read, TASKS["sst2"], "", "dev").where == "data"
 
 
 def test_limit(refuses):
     complete, few = (read(TASKS["sst2"], "mini", "validation", limit) for limit in (0, 7))
     assert few.rows == complete.rows[:7] and few.labels == complete.labels[:7]
-    refuses(read, TASKS["sst2"], "mini", "validation", -1)
+    assert refuses(read, TASKS["sst2"], "mini", "validation", -1).where == "limit"
 
 
 def test_mini_has_no_other_task_or_split(refuses):
-    refuses(read, TASKS["trec"], "mini", "validation")
-    refuses(read, TASKS["sst2"], "mini", "test")
+    assert refuses(read, TASKS["trec"], "mini", "validation").got == "trec"
+    assert refuses(read, TASKS["sst2"], "mini", "test").got == "test"

@@ -5,25 +5,21 @@ Names, orders and defaults are as in llama.cpp's converter. Needs the extra `ggu
 
 import math
 import re
-import struct
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 import numpy as np
-from jax.typing import DTypeLike
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from batch_calibration.errors import InputError, answering, extra, shown
 from batch_calibration.scoring.models.family import Family, RawConfig
 from batch_calibration.scoring.models.files.beginning_token import BeginningToken
 from batch_calibration.scoring.models.files.chat_template import ChatTemplate
-from batch_calibration.scoring.models.files.tensors import PART, filled
+from batch_calibration.scoring.models.files.gguf_header import GGUFTensor, read_header
 
 SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})\.gguf")
-SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
-"""Types of metadata -> their codes in `struct`."""
-TEXT, ARRAY, FLOAT32 = 8, 9, 6
 NAMED = "llama smollm3 qwen2 qwen3 qwen3moe gemma gemma2 gemma3 phi3 gpt2"
 ARCHITECTURES = {name: name for name in NAMED.split()}
 ARCHITECTURES |= {"qwen3moe": "qwen3_moe", "gemma3": "gemma3_text"}
@@ -93,154 +89,6 @@ SPECIAL = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "sepe
 USE_SAFETENSORS = "use the model's Hugging Face checkpoint (safetensors)"
 
 
-class GGUFTensor(NamedTuple):
-    """One tensor of a GGUF file, in the layout of Hugging Face directories.
-
-    Attributes:
-        name: Its name in a Hugging Face directory.
-        path: The file.
-        shape: The size of each axis.
-        offset: The number of bytes before it in the file.
-        code: The number of its type in ggml, such as 2 for Q4_0.
-        heads: The number of heads with interleaved rows; 0 if the rows are not interleaved.
-        less: The number that is subtracted from each weight.
-        kind: The type of its numbers after dequantization.
-    """
-
-    name: str
-    path: Path
-    shape: tuple[int, ...]
-    offset: int
-    code: int
-    heads: int = 0
-    less: float = 0.0
-    kind: str = "F32"
-
-    @property
-    def row_bytes(self) -> int:
-        """The number of bytes of one row, `shape[-1]` numbers."""
-        import gguf
-
-        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(self.code)]
-        return int(self.shape[-1] // block * size)
-
-    def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
-        """Yields its numbers in order as `dtype`, some rows at a time.
-
-        Raises:
-            InputError: The file is too short, or gguf cannot dequantize the type.
-        """
-        import gguf
-
-        kind, row_bytes = gguf.GGMLQuantizationType(self.code), self.row_bytes
-        remaining, most = math.prod(self.shape[:-1]), max(PART // self.shape[-1], 1)
-        # The file is not memory-mapped, as its pages would count as this process's memory.
-        with self.path.open("rb") as file:
-            file.seek(self.offset)
-            while remaining:
-                rows = min(most, remaining)
-                packed = np.fromfile(file, np.uint8, rows * row_bytes)
-                if packed.size != rows * row_bytes:
-                    raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
-                at, expected = f"{self.path}, {self.name}", "a type that the library gguf reads"
-                remedy = "use another quantization"
-                # The loader reports numbers that are not finite, with the tensor's name.
-                with (
-                    answering(NotImplementedError, at, expected, remedy),
-                    np.errstate(all="ignore"),
-                ):
-                    numbers = gguf.dequantize(packed.reshape(rows, row_bytes), kind)
-                if self.less:
-                    numbers = numbers - np.float32(self.less)
-                yield numbers.astype(dtype, copy=False).reshape(-1)
-                remaining -= rows
-
-    def read(self, dtype: DTypeLike) -> np.ndarray:
-        """Reads its numbers as `dtype`; raises the errors of `parts`."""
-        array = filled(self.shape, self.parts(dtype), dtype)
-        if not self.heads:
-            return array
-        halves = array.reshape(self.heads, -1, 2, *self.shape[1:])  # [heads, pairs, 2, in]
-        return halves.swapaxes(1, 2).reshape(self.shape)
-
-
-class _Reader:
-    """Reads the header of a file, and stops with an error at the end of the file."""
-
-    def __init__(self, path: Path, file: BinaryIO):
-        self.path, self.file, self.left = path, file, path.stat().st_size
-
-    def take(self, size: int) -> bytes:
-        if size > self.left:
-            raise InputError(f"{self.path}: it ends within its header; fetch it again.")
-        self.left -= size
-        return self.file.read(size)
-
-    def number(self, code: str) -> Any:
-        return struct.unpack(f"<{code}", self.take(struct.calcsize(code)))[0]
-
-    def text(self) -> str:
-        return self.take(self.number("Q")).decode()
-
-    def value(self, kind: int) -> Any:
-        if kind == TEXT:
-            return self.text()
-        if kind == FLOAT32:  # the shortest decimal number: 0.00001, not 0.0000099999997
-            return float(str(np.float32(self.number("f"))))
-        if kind in SCALARS:
-            return self.number(SCALARS[kind])
-        inner, length = self.number("I"), self.number("Q")
-        if kind == ARRAY and inner in SCALARS:
-            size = struct.calcsize(SCALARS[inner])
-            return np.frombuffer(self.take(length * size), SCALARS[inner]).tolist()
-        if kind == ARRAY and inner == TEXT:
-            if 8 * length > self.left:
-                self.take(8 * length)
-            return [self.text() for _ in range(length)]
-        raise self.broken(f"metadata of type {kind} with elements of type {inner}")
-
-    def broken(self, got: object) -> InputError:
-        remedy = "fetch it again or convert it again"
-        return InputError.at(self.path, "a GGUF file of version 2 or 3", got, remedy)
-
-    def header(self) -> tuple[dict[str, Any], dict[str, GGUFTensor]]:
-        """Reads the file's metadata, and its tensors under the file's names."""
-        import gguf
-
-        if (magic := self.take(4)) != b"GGUF":
-            pointer = "a git-LFS pointer (git lfs pull)"
-            raise self.broken(pointer if magic == b"vers" else f"a file that begins with {magic!r}")
-        if (version := self.number("I")) not in (2, 3):
-            raise self.broken(f"version {version}")
-        count, keys = self.number("Q"), self.number("Q")
-        metadata, found, whole = {}, {}, self.path.stat().st_size
-        try:
-            for _ in range(keys):
-                key = self.text()
-                metadata[key] = self.value(self.number("I"))
-            for _ in range(count):
-                name, axes = self.text(), self.number("I")
-                if not 0 < axes < 5 or name in found:
-                    raise self.broken(f"{shown(name)} twice, or with {axes} axes")
-                shape = tuple(self.number("Q") for _ in range(axes))[::-1]
-                code, offset = self.number("I"), self.number("Q")
-                block, _ = gguf.GGML_QUANT_SIZES.get(code, (0, 0))
-                if not block or not all(shape) or shape[-1] % block:
-                    raise self.broken(f"{shown(name)} of shape {shape} in ggml type {code}")
-                found[name] = GGUFTensor(name, self.path, shape, offset, code)
-        except UnicodeDecodeError as error:
-            raise self.broken(f"a text that is not UTF-8 ({error.reason})") from error
-        alignment = metadata.get("general.alignment", 32)
-        if not isinstance(alignment, int) or alignment < 1:
-            raise self.broken(f"general.alignment = {shown(alignment)}")
-        begin = -(-(whole - self.left) // alignment) * alignment  # the offset of the first tensor
-        for name, tensor in found.items():
-            found[name] = tensor = tensor._replace(offset=begin + tensor.offset)
-            if tensor.offset + math.prod(tensor.shape[:-1]) * tensor.row_bytes > whole:
-                raise InputError(f"{self.path}: it ends within {shown(name)}; fetch it again.")
-        return metadata, found
-
-
 def find(path: Path) -> Path | None:
     """Returns the GGUF file of a path: the file itself, or the only one in a folder.
 
@@ -291,8 +139,7 @@ class GGUFFile:
             if not file.is_file():
                 part, remedy = "a file of the split checkpoint", "fetch all into one folder"
                 raise InputError.at(file, part, "no file", remedy)
-            with file.open("rb") as opened:
-                of_file, tensors = _Reader(file, opened).header()
+            of_file, tensors = read_header(file)
             metadata.append(of_file)
             self._tensors |= tensors
         self.metadata = metadata[0]
@@ -337,8 +184,9 @@ class GGUFFile:
         raw |= {"mlp_bias": True} if "blk.0.ffn_down.bias" in self._tensors else {}
         raw |= {"norm_topk_prob": True} if self.architecture == "qwen3moe" else {}
         width, heads = raw.get("hidden_size"), raw.get("num_attention_heads")
-        if isinstance(width, int) and isinstance(heads, int):
-            head = raw.get("head_dim", width // heads)
+        if width and heads:
+            if not (head := raw.get("head_dim", width // heads)):
+                raise self._wrong(f"a width of at least {heads}, its number of heads", width)
             if head != given.get("attention.value_length", head):
                 raw["attention.value_length"] = given["attention.value_length"]
             raw["partial_rotary_factor"] = given.get("rope.dimension_count", head) / head
@@ -425,9 +273,10 @@ class GGUFFile:
 
     @property
     def _tokens(self) -> list[str]:
-        tokens = self.metadata.get("tokenizer.ggml.tokens")
-        if not isinstance(tokens, list) or not tokens or not isinstance(tokens[0], str):
-            raise self._wrong("tokens in tokenizer.ggml.tokens", shown(tokens))
+        tokens: list[str] = self.metadata.get("tokenizer.ggml.tokens", [])
+        if not tokens or len(set(tokens)) < len(tokens):
+            twice = next((token for token, count in Counter(tokens).items() if count > 1), "none")
+            raise self._wrong("tokens in tokenizer.ggml.tokens, each once", shown(twice))
         return tokens
 
     def _special(self, name: str) -> int | None:
@@ -447,12 +296,18 @@ class GGUFFile:
         kind, pre = (self.metadata.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
         tokens = self._tokens
         types = self.metadata.get("tokenizer.ggml.token_type", [NORMAL] * len(tokens))
-        if not isinstance(types, list) or len(types) != len(tokens):
-            expected = f"tokenizer.ggml.token_type for each of {len(tokens)} tokens"
-            raise self._wrong(expected, shown(types))
         if (kind == "gpt2" and pre not in SPLITTINGS) or kind not in ("gpt2", "llama"):
             expected = f"tokenizer.ggml.model llama, or gpt2 with pre of {', '.join(SPLITTINGS)}"
             raise self._wrong(expected, f"{shown(kind)} with {shown(pre)}", USE_SAFETENSORS)
+        scores = self.metadata.get("tokenizer.ggml.scores", [])
+        merges = self.metadata.get("tokenizer.ggml.merges", [])
+        needs_scores = kind == "llama" and self.architecture not in GEMMAS
+        for name, numbers in (("token_type", types), ("scores", scores)):
+            if len(numbers) != len(tokens) and (name != "scores" or needs_scores):
+                expected = f"tokenizer.ggml.{name} for each of {len(tokens)} tokens"
+                raise self._wrong(expected, f"{len(numbers)} of them")
+        if kind == "gpt2" and not merges:
+            raise self._wrong("tokenizer.ggml.merges of a byte-pair tokenizer", "none")
         # The tokenizers library raises a bare Exception.
         with answering(Exception, self.path, "metadata of a tokenizer", "fetch it again"):
             read = self._byte_level if kind == "gpt2" else self._sentence_piece
@@ -479,7 +334,7 @@ class GGUFFile:
         """Builds a byte-level tokenizer with the merges of the file."""
         pre = str(self.metadata["tokenizer.ggml.pre"])
         merges = []
-        for merge in self.metadata.get("tokenizer.ggml.merges", []):
+        for merge in self.metadata["tokenizer.ggml.merges"]:
             end = merge.index(" ", 1)
             merges.append((merge[:end], merge[end + 1 :]))
         vocabulary = {token: number for number, token in enumerate(tokens)}
@@ -494,9 +349,10 @@ class GGUFFile:
 
     def _sentence_piece(self, tokens: list[str], types: list[int]) -> Tokenizer:
         """Builds a SentencePiece tokenizer: pairs that merge to a higher score merge first."""
-        scores = self.metadata.get("tokenizer.ggml.scores")
-        if self.architecture in GEMMAS or not scores:
+        if self.architecture in GEMMAS:
             scores = [-number for number in range(len(tokens))]
+        else:
+            scores = self.metadata["tokenizer.ggml.scores"]
         pieces = {}
         for number, (piece, kind) in enumerate(zip(tokens, types, strict=True)):
             pieces[piece.replace("▁", " ") if kind == USER_DEFINED else piece] = number

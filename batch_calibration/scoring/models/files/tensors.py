@@ -61,7 +61,7 @@ class Tensor(NamedTuple):
             while remaining:
                 chunk = chunk[:remaining]  # the last one is shorter
                 if file.readinto(chunk.view(np.uint8).data) != chunk.nbytes:
-                    raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
+                    raise InputError(f"{self.path}: it ends within {self.name!r}; fetch it again.")
                 yield chunk.astype(dtype, copy=False)
                 remaining -= len(chunk)
 
@@ -71,7 +71,7 @@ class Tensor(NamedTuple):
             file.seek(self.offset)
             packed = np.fromfile(file, np.uint8, math.prod(self.shape))
         if packed.size != math.prod(self.shape):
-            raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
+            raise InputError(f"{self.path}: it ends within {self.name!r}; fetch it again.")
         return packed.reshape(self.shape)
 
     def read(self, dtype: DTypeLike) -> np.ndarray:

@@ -24,7 +24,7 @@ from batch_calibration.files import write_whole
 from batch_calibration.scoring.models.family import Config, Family, RawConfig, Weight
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.config import read_config, read_json
-from batch_calibration.scoring.models.files.gguf_file import GGUFTensor
+from batch_calibration.scoring.models.files.gguf_header import GGUFTensor
 from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, filled, tensors
 from batch_calibration.scoring.models.layers import product, product_dtype
 
