@@ -328,7 +328,8 @@ def _check_method(args: Namespace) -> None:
         if block != "test" and not (args.labeled if block == "labeled" else args.probe):
             raise InputError(
                 f"{args.method} learns its bias from {probe.description}, but their scores are "
-                f"missing: use {option}=FILE, or --method=bc, which learns from the rows themselves."
+                f"missing: use {option}=FILE, or --method=bc, which learns from the rows "
+                "themselves."
             )
 
 
