@@ -170,11 +170,9 @@ class LabelBiasCorrector(
         scores = self._check_rows(X, reset=False)
         own = getattr(self, "own_rows_", None)
         if own is not None and not np.array_equal(own, scores):
-            raise InputError(
-                f"X: {self.method_} corrects the rows that it learned from, in their order; got "
-                f"{len(scores)} rows that differ from the {len(own)} given to fit: call fit with "
-                "them, or use bc."
-            )
+            expected = f"the {len(own)} rows given to fit, as {self.method_} corrects no others"
+            got, remedy = f"{len(scores)} different rows", "call fit with them, or use bc"
+            raise InputError.at("X", expected, got, remedy)
         return np.asarray(self._calibrator().apply(self.state_, jnp.asarray(scores)))
 
     @usual_jax

@@ -1,13 +1,10 @@
 """The one error that users see: its fields, and what it says of mistakes in files."""
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import batch_calibration as bc
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.scoring.data.task_file import load_task
-from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
-from batch_calibration.studies import Store
 
 
 def test_fields_are_composed_into_a_sentence():
@@ -35,31 +32,20 @@ def test_it_stays_one_line_that_can_be_read():
     error = InputError(where="a\nb\u2028c", expected="x" * 1000)
     assert len(str(error).splitlines()) == 1 and len(str(error)) < 300
     assert error.got == "" and "a b c: expected xxx" in str(error)
+    assert shown([1, 2]) == "[1, 2]" and shown(10**5000) == "a very long int"
 
 
-def test_unknown_names_have_the_nearest_one_that_exists():
-    near = InputError.unknown("method", "bcc", iter(["bc", "icl"]))
-    assert str(near) == "There is no method named 'bcc'; did you mean 'bc'? Known: bc, icl."
+def test_of_no_names_none_is_near():
     assert str(InputError.unknown("file", "x", [])) == "There is no file named 'x'. Known: none."
 
 
-def of_files() -> Iterator[Callable[[], object]]:
-    """Mistakes in files, in the working directory; each reader's tests have the others."""
+def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch, refuses):
+    """Each reader's tests have the other mistakes."""
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
     files = {"texts.csv": "no,yes\n-1,much\n", "torn.npz": "PK", "picture.png": "\x00\x01"}
     for name, text in files.items():
         Path(name).write_text(text, encoding="utf-8")
-    Path("folder").mkdir()
     for name in (*files, "folder", "nowhere.csv"):
-        yield lambda name=name: bc.read(name)
-    for name in ("nowhere.toml", "sst3"):
-        yield lambda name=name: load_task(name)
-    yield lambda: load_checkpoint("nowhere")
-    yield lambda: load_checkpoint("folder")
-    yield lambda: bc.load_results("folder")
-    yield lambda: Store("folder")
-
-
-def test_mistakes_in_files_are_answered_by_a_sentence(tmp_path, monkeypatch, refuses):
-    monkeypatch.chdir(tmp_path)
-    for make in of_files():
-        refuses(make)
+        assert str(refuses(bc.read, name)).startswith(f"{name}: ")
+    assert refuses(load_task, "nowhere.toml").where == "nowhere.toml"

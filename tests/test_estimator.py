@@ -44,7 +44,7 @@ def test_transform_is_fit_and_apply(name, planted):
 def test_a_method_of_its_own_rows_refuses_others(name, rows, refuses):
     fitted = LabelBiasCorrector(name).fit(rows[0])
     for unseen in (rows[0][:20], rows[0][::-1]):
-        refuses(fitted.transform, unseen)
+        assert refuses(fitted.transform, unseen).got == f"{len(unseen)} different rows"
 
 
 def test_predict_and_score(rows):
@@ -86,26 +86,25 @@ def test_it_lifts_minus_infinity_to_the_floor(rows):
     np.testing.assert_allclose(corrected, calibrate(cut, floor=-50.0), atol=1e-6)
 
 
-@pytest.mark.parametrize(("method", "options"), [("bc", {"strenght": 1}), (["bc"], None)])
-def test_options_are_checked_as_by_calibrate(method, options, rows, refuses):
-    refuses(LabelBiasCorrector(method, options).fit, rows[0])
+def test_options_are_checked_as_by_calibrate(rows, refuses):
+    assert refuses(LabelBiasCorrector("bc", {"strenght": 1}).fit, rows[0]).got == "strenght"
 
 
 def test_labels_all_unknown_a_third_axis_and_a_seed_that_is_none_are_refused(rows, refuses):
     scores, gold = rows
-    refuses(LabelBiasCorrector("bcl").fit, scores, np.full_like(gold, -1))
-    refuses(LabelBiasCorrector().fit, scores[None])
-    refuses(LabelBiasCorrector("pc", random_state=0.5).fit, scores)
+    assert refuses(LabelBiasCorrector("bcl").fit, scores, np.full_like(gold, -1)).where == "y"
+    assert refuses(LabelBiasCorrector().fit, scores[None]).got == "shape (1, 60, 3)"
+    drawing = LabelBiasCorrector("pc", random_state=0.5)
+    assert refuses(drawing.fit, scores).where == "random_state"
 
 
-def test_unfitted_wrong_width_and_nan_are_refused(rows, refuses):
+def test_unfitted_wrong_width_and_sparse_are_refused(rows, refuses):
     with pytest.raises(NotFittedError):
         LabelBiasCorrector().transform(rows[0])
     for few in (rows[0][:, :2], rows[0][:, :2].tolist()):
         with pytest.raises(ValueError, match="X has 2 features, but LabelBiasCorrector is expecti"):
             LabelBiasCorrector().fit(rows[0]).transform(few)
-    refuses(LabelBiasCorrector().fit, csr_array(rows[0]))
-    refuses(LabelBiasCorrector().fit, rows[0] * np.nan)
+    assert refuses(LabelBiasCorrector().fit, csr_array(rows[0])).got == "a sparse csr_array"
 
 
 OURS = "it is refused, in a sentence of ours, which is not the one that the check asks for: "
@@ -171,13 +170,12 @@ def test_what_was_fitted_does_not_change_with_the_parameters(rows):
 
 
 def test_options_are_parameters_and_go_before_those_of_the_mapping(rows, refuses):
-    scores, gold = rows
+    scores, _ = rows
     prior = (0.5, 0.3, 0.2)
     fitted = LabelBiasCorrector("bc", {"strength": 0.1}, strength=0.5, target_prior=prior)
     expected = calibrate(scores, strength=0.5, target_prior=prior)
     np.testing.assert_allclose(fitted.fit(scores).transform(scores), expected, atol=1e-6)
-    refuses(LabelBiasCorrector("bc", metric="accuracy").fit, scores)
-    refuses(LabelBiasCorrector("bcl", metric="f1").fit, scores, gold)
+    assert refuses(LabelBiasCorrector("bc", metric="accuracy").fit, scores).got == "metric"
 
 
 def test_a_grid_of_strengths_and_folds(rows):
@@ -231,7 +229,7 @@ def test_frames_in_and_out(rows, refuses):
     pd.testing.assert_index_equal(shown.index, frame.index)
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.transform(frame[["no", "yes", "perhaps"]])
-    refuses(LabelBiasCorrector().fit, frame.assign(label=gold))
+    assert "column 'label'" in refuses(LabelBiasCorrector().fit, frame.assign(label=gold)).got
 
 
 def test_classes_are_names_of_columns_or_numbers_or_given(rows):
@@ -270,8 +268,8 @@ def test_metrics_do_not_depend_on_the_order_of_columns(rows):
 
 def test_a_class_of_minus_one_is_a_question_and_unknown_rows_do_not_count(rows, refuses):
     scores, gold = rows
-    refuses(LabelBiasCorrector().fit, scores, gold - 1)
-    refuses(LabelBiasCorrector().fit, scores[:, :2], np.where(gold > 0, 1, -1))
+    for columns, y in ((scores, gold - 1), (scores[:, :2], np.where(gold > 0, 1, -1))):
+        assert "-1 may be" in refuses(LabelBiasCorrector().fit, columns, y).got
     fitted = LabelBiasCorrector(classes=[-1, 0, 1]).fit(scores, gold - 1)
     expected = LabelBiasCorrector().fit(scores, gold).score(scores, gold)
     assert fitted.score(scores, gold - 1) == expected
@@ -303,19 +301,20 @@ def test_named_classes_reach_the_methods_that_read_labels(rows):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "y"),
+    ("parameters", "y", "got"),
     [
-        ({"classes": ["a", "b"]}, None),
-        ({"classes": ["a", "b", "b"]}, None),
-        ({"classes": ["a", "b", "c"]}, ["a", "d"] * 30),
-        ({"classes": [5, 6, 7]}, [5, 8] * 30),
-        ({}, ["a", "b"] * 30),
-        ({}, ["a", "b", "c"] * 20),
-        ({"method": "bcl"}, [0, 3] * 30),
+        ({"classes": ["a", "b"]}, None, "['a', 'b']"),
+        ({"classes": ["a", "b", "b"]}, None, "['a', 'b', 'b']"),
+        ({"classes": ["a", "b", "c"]}, ["a", "d"] * 30, "2 classes with 'd' among them"),
+        ({"classes": [5, 6, 7]}, [5, 8] * 30, "2 classes with 8 among them"),
+        ({}, ["a", "b"] * 30, "['a', 'b'], and their columns are unknown"),
+        ({}, ["a", "b", "c"] * 20, "['a', 'b', 'c'], and their columns are unknown"),
+        ({"method": "bcl"}, [0, 3] * 30, "2 classes with 3 among them"),
     ],
 )
-def test_a_class_without_a_column_is_refused(parameters, y, rows, refuses):
-    refuses(LabelBiasCorrector(**parameters).fit, rows[0], y)
+def test_a_class_without_a_column_is_refused(parameters, y, got, rows, refuses):
+    error = refuses(LabelBiasCorrector(**parameters).fit, rows[0], y)
+    assert (error.where, error.got) == ("classes" if y is None else "y", got)
 
 
 def test_a_class_without_a_column_is_warned_of_where_no_label_is_read(rows):
@@ -361,7 +360,7 @@ def test_rows_of_pandas_are_matched_by_index_and_shares_by_class(rows, refuses):
     expected = fitted.score(frame, y, weights)
     assert fitted.score(frame, shuffled, weights[::-1]) == expected
     for misaligned in (y.reset_index(drop=True), shuffled.rename(lambda row: row + " again")):
-        refuses(fitted.score, frame, misaligned)
+        assert "['row 0', 'row 1'," in refuses(fitted.score, frame, misaligned).got
     shares = {"yes": 0.5, "no": 0.3, "perhaps": 0.2}
     by_place = LabelBiasCorrector(target_prior=[shares[name] for name in NAMES]).fit(frame)
     for prior in (shares, pd.Series(shares)):
@@ -379,7 +378,7 @@ def test_texts_without_columns_are_not_put_in_alphabetical_order(refuses):
     logits[np.arange(200), y] += 3
     scores = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     texts = np.array(["positive", "negative"])[y]
-    refuses(LabelBiasCorrector().fit, scores, texts)
+    assert "['negative', 'positive']" in refuses(LabelBiasCorrector().fit, scores, texts).got
     named = LabelBiasCorrector(classes=["positive", "negative"]).fit(scores, texts)
     assert named.score(scores, texts) > 0.95
 
@@ -395,20 +394,18 @@ def test_only_bc_has_parts(rows):
     assert not hasattr(fitted, "seen_")
 
 
-def test_probabilities_are_recognized(rows, refuses):
+def test_probabilities_are_taken_where_they_are_announced(rows):
     probs = np.exp(rows[0])
-    refuses(LabelBiasCorrector().fit, probs)
     transformed = LabelBiasCorrector(from_probs=True).fit(probs).transform(probs)
     np.testing.assert_allclose(transformed, calibrate(rows[0]), atol=1e-5)
 
 
-def test_missing_labels_are_settled_as_by_calibrate(rows, refuses):
+def test_missing_labels_are_settled_as_by_calibrate(rows):
     cut = rows[0].copy()
     cut[::5, 2] = -np.inf
     expected = calibrate(cut, missing="least")
     transformed = LabelBiasCorrector(missing="least").fit(cut).transform(cut)
     np.testing.assert_allclose(transformed, expected, atol=1e-6)
-    refuses(LabelBiasCorrector().fit, cut)
 
 
 def test_an_estimator_pickled_by_an_earlier_version_predicts_as_it_did(rows):

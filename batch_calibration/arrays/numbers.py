@@ -222,6 +222,8 @@ def read_rows(
         weight = weight.to_numpy()
     if isinstance(weight, jax.Array | np.ndarray) and jnp.issubdtype(weight.dtype, jnp.bool_):
         weight = jnp.asarray(weight, jnp.float32)
+    if weight is not None:
+        weight = read_numbers(weight, "weight", "a number for each row", "give numbers from 0 on")
     weights = None if weight is None else read_floats(weight, "weight")
     for name, per_row in (("labels", gold), ("weight", weights)):
         if per_row is not None and per_row.shape != rows.shape[:1]:

@@ -164,10 +164,8 @@ def option_prior(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     """
     rows, k = log_probs.shape
     if rows % k:
-        raise InputError(
-            f"PriDe learns from questions with {k} consecutive rows, one for each place of their "
-            f"{k} options; got {rows} rows: give {k} rows per question."
-        )
+        expected = f"questions with {k} consecutive rows, one for each place of their {k} options"
+        raise InputError.at("pride", expected, f"{rows} rows", f"give {k} rows per question")
     weights = weights_of(log_probs, weight)
     present = jnp.where(weights[:, None] > 0, log_probs, 0.0)
     # [question, permutation, place]

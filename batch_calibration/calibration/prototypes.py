@@ -263,17 +263,14 @@ def prototypes(
     refuse_unknown("kind of features", features, FEATURES)
     refuse_unknown("way to select a start", select, ("assignment", "likelihood"))
     if min(starts, steps, searched) < 1:
-        raise InputError(
-            f"pc needs at least 1 start, 1 step and 1 row to search; got starts={starts}, "
-            f"steps={steps} and searched={searched}: give whole numbers from 1 on."
-        )
+        expected = "at least 1 start, 1 step and 1 row to search"
+        got = f"starts={starts}, steps={steps}, searched={searched}"
+        raise InputError.at("pc", expected, got, "give whole numbers from 1 on")
 
     def learn(probe: base.ProbeScores) -> Prototypes:
         if probe.log_probs.shape[-1] > MOST_LABELS:
-            raise InputError(
-                f"pc supports at most {MOST_LABELS} labels, because it fits full covariance "
-                f"matrices; the scores have {probe.log_probs.shape[-1]}: use bc."
-            )
+            expected = f"at most {MOST_LABELS} labels, because pc fits full covariance matrices"
+            raise InputError.at("scores", expected, probe.log_probs.shape[-1], "use bc")
         if probe.key is None and start_means is None:
             raise InputError(
                 "pc starts from random rows and needs a key: give key=jax.random.key(0) to fit, "

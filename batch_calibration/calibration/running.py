@@ -160,10 +160,8 @@ def running_shift(
     [[0.0, 0.0], [-0.5, 0.5]]
     """
     if batch_size < 1:
-        raise InputError(
-            f"bc_running splits the rows into mini-batches of at least 1 row; batch_size is "
-            f"{batch_size}: give a whole number from 1 on."
-        )
+        expected = "at least 1 row in each mini-batch"
+        raise InputError.at("batch_size", expected, batch_size, "give one such as batch_size=32")
 
     def learn(probe: ProbeScores) -> Stream:
         present = probe.weights > 0

@@ -52,11 +52,10 @@ def sld_em(*, least_share: float = LEAST_STATED_SHARE, damping: float = 0.05) ->
     [0.812, 0.188]
     """
     if not 0 < least_share < 1 or not 0 <= damping <= 1:
-        raise InputError(
-            f"sld_em needs a least_share between 0 and 1 (a lower bound of shares) and a damping "
-            f"from 0 to 1; got least_share={least_share!r}, damping={damping!r}: give for example "
-            f"least_share={LEAST_STATED_SHARE}, damping=0.1."
-        )
+        expected = "a least_share between 0 and 1 (a lower bound of shares), a damping from 0 to 1"
+        got = f"least_share={least_share!r}, damping={damping!r}"
+        remedy = f"give for example least_share={LEAST_STATED_SHARE}, damping=0.1"
+        raise InputError.at("sld_em", expected, got, remedy)
 
     @base.full_precision
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:

@@ -162,7 +162,7 @@ MISSING = (
     "range of possible results), or nats such as -30"
 )
 READING = (
-    Flag("format", "NAME", "importer's name, if the format is not recognized"),
+    Flag("format", "NAME", "importer, if the format is not recognized"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),
     Flag("tokens", "A=x|y,B=z", "tokens that represent a label"),
     Flag("gold", "COLUMN", "column of the right label, its name or index"),
@@ -187,12 +187,12 @@ LEARNING = (
     Flag(
         "strength", None, "how much of the bias is removed (default: 1)", None, float, of=CORRECTING
     ),
-    Flag("dtype", "NAME", "dtype in which the model computed, such as bfloat16", of=CORRECTING),
+    Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
     Flag("share", "LOW,HIGH", "range of the first of two labels' share: 0.3,0.7", of="recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
     Flag("labeled", "FILE", "scores of a labeled set, in the format of the files"),
-    Flag("seed", None, "seed of methods with random starts", 0, int),
+    Flag("seed", None, "seed of the random starts", 0, int),
 )
 ANSWERS = "the scores, .csv; answers are kept next to it and not requested again"
 WRITING = (
@@ -202,8 +202,8 @@ WRITING = (
     Flag("output", "FILE", f"averaged scores: {SCORES}; - for standard output", of="ensemble"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),
-    Flag("changed", "N", "number of changed predictions to show", 5, int, of=CORRECTING),
-    Flag("plot", "FILE", "a figure of shares and preferences: .png, .pdf or .svg", of=CORRECTING),
+    Flag("changed", "N", "changed predictions to show", 5, int, of=CORRECTING),
+    Flag("plot", "FILE", "figure of the shares: .png, .pdf or .svg", of=CORRECTING),
     Flag("results", "", "a copy of results_*.json with acc_METHOD", of="calibrate"),
     Flag("all", "", "show all methods, and why others are left out", of="compare"),
     Flag("json", "", "print one line of JSON for each context", of="compare diagnose recommend"),

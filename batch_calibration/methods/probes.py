@@ -46,7 +46,9 @@ class Probe(NamedTuple):
         """
         if self.aligned:
             return f"one row, or one for each of the {rows} rows of scores"
-        return f"two or {labels} rows, orders of its options, for each of the {rows} rows of scores"
+        return (
+            f"2 or all {labels} rows, orders of its options, for each of the {rows} rows of scores"
+        )
 
     @property
     def labels(self) -> bool:

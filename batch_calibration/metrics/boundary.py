@@ -45,7 +45,7 @@ def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> 
     """
     plane = read_floats(points, "boundary")
     if plane.shape[-1:] != (2,):
-        expected = "points (s0, s1) of two labels; fit on two columns"
-        raise InputError.at("boundary", expected, f"shape {plane.shape}")
+        expected, remedy = "points (s0, s1) of two labels", "fit on two columns"
+        raise InputError.at("boundary", expected, f"shape {plane.shape}", remedy)
     scores = calibrator.apply(state, plane.reshape(-1, 2))  # [points, 2]
     return (scores[:, 0] - scores[:, 1]).reshape(plane.shape[:-1])

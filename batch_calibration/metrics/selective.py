@@ -92,7 +92,7 @@ def order_flip_rate(log_probs: ProbeRows, questions: int) -> Estimate:
     options = by_option(rows, questions)
     if options is None:
         total, k = rows.shape
-        expected = f"two or {k} rows for each of {questions} questions, orders of their options"
+        expected = f"2 or all {k} rows for each of {questions} questions, orders of their options"
         remedy = "give the orders of each question in sequence"
         raise InputError.at("log_probs", expected, f"{total} rows", remedy)
     answers = np.asarray(favored(options))  # [n, o]

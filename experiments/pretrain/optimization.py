@@ -213,8 +213,7 @@ def _resume(path: Path, carry: Any, stages: int, run: str) -> tuple[list[int], A
         steps = json.loads(metadata.get("steps", "[]"))
     is_same_shape = list(map(np.shape, arrays)) == list(map(np.shape, leaves))
     if not is_same_shape or not 1 <= len(steps) <= stages or metadata.get("run") != run:
-        raise InputError(
-            f"{path}: expected the state of this config's run, got the state of another run; "
-            "give another workdir, or delete the file to start again."
-        )
+        expected, got = "the state of this config's run", "the state of another run"
+        remedy = "give another workdir, or delete the file to start again"
+        raise InputError.at(path, expected, got, remedy)
     return steps, jax.tree.unflatten(structure, list(map(jnp.asarray, arrays)))

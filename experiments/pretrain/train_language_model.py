@@ -226,11 +226,10 @@ def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], device
     positions, layers = raw_config["n_positions"], [raw_config["n_layer"]]
     for number, stage in enumerate(stages, 1):
         if max(stage.length, stage.recipe.reach) > positions:
-            raise InputError(
-                f"stage {number}: length = {stage.length} tokens and reach = "
-                f"{stage.recipe.reach} must be at most config.positions = {positions}; "
-                "raise the positions, or lower length and reach."
-            )
+            expected = f"length and reach of at most config.positions = {positions}"
+            got = f"length = {stage.length}, reach = {stage.recipe.reach}"
+            remedy = "raise the positions, or lower length and reach"
+            raise InputError.at(f"stage {number}", expected, got, remedy)
         if stage.grown_to not in (0, layers[-1] + 2) or (stage.grown_to and len(layers) > 1):
             raise InputError.at(
                 f"stage {number}",
@@ -261,10 +260,9 @@ def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], device
                     f"{stage.recipe.hardest} or lower; give at least {easiest_grade}."
                 )
         if stage.rows % devices:
-            raise InputError(
-                f"stage {number}: rows = {stage.rows} is no multiple of the {devices} devices; "
-                f"give a multiple of {devices}, or (on a CPU) another config.cpu_devices."
-            )
+            expected = f"rows that are a multiple of the {devices} devices"
+            remedy = "change them, or (on a CPU) config.cpu_devices"
+            raise InputError.at(f"stage {number}", expected, f"rows = {stage.rows}", remedy)
         shares = dict(stage.recipe.mix) | dict.fromkeys(GUIDED, stage.guidance)
         for task in stage.gate[0] if stage.gate else ():
             if not shares.get(task):

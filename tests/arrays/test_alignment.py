@@ -136,8 +136,10 @@ def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch, r
     recommend(FRAME, **turned, target_prior=pd.Series(PRIOR)[columns])
     jax.tree.map(np.testing.assert_array_equal, *measured)
     other, by_number = FRAME.set_axis([*"abc"], axis=1), TEXTS.set_axis(range(ROWS))
-    for source in ({"labels": by_number}, {"labeled": other}, {"probe": other}):
-        refuses(recommend, FRAME, **{"labeled": FRAME, "labels": TEXTS, "probe": FRAME, **source})
+    usual = {"labeled": FRAME, "labels": TEXTS, "probe": FRAME}
+    assert refuses(recommend, FRAME, **usual | {"labels": by_number}).where == "labels"
+    for name in ("labeled", "probe"):
+        assert refuses(recommend, FRAME, **usual | {name: other}).key == f"column of {name}"
 
 
 @pytest.mark.parametrize(
@@ -145,17 +147,18 @@ def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch, r
 )
 def test_rows_that_nothing_brings_together_are_a_sentence(index, refuses):
     labels = pd.Series(GOLD, index)
-    for door in (
-        lambda: metrics.accuracy(FRAME, labels),
-        lambda: metrics.accuracy(FRAME, GOLD, labels.astype(float)),
-        lambda: metrics.accuracy(TEXTS.map(NAMES.index), labels),
-        lambda: calibrate(FRAME, "bcl", labeled=FRAME, labels=labels),
-        lambda: calibrate(FRAME, missing="least", bound=labels),
-        lambda: diagnose(FRAME, labels),
-        lambda: diagnose(FRAME, corrected=FRAME.set_axis(labels.index)),
-        lambda: BatchCalibration(K)(FRAME, weight=labels.astype(float)),
+    for where, door in (
+        ("labels", lambda: metrics.accuracy(FRAME, labels)),
+        ("weight", lambda: metrics.accuracy(FRAME, GOLD, labels.astype(float))),
+        ("labels", lambda: metrics.accuracy(TEXTS.map(NAMES.index), labels)),
+        ("labels", lambda: calibrate(FRAME, "bcl", labeled=FRAME, labels=labels)),
+        ("bound", lambda: calibrate(FRAME, missing="least", bound=labels)),
+        ("labels", lambda: diagnose(FRAME, labels)),
+        ("corrected", lambda: diagnose(FRAME, corrected=FRAME.set_axis(labels.index))),
+        ("weight", lambda: BatchCalibration(K)(FRAME, weight=labels.astype(float))),
     ):
-        refuses(door)
+        error = refuses(door)
+        assert (error.where, error.got) == (where, f"{[*index][:4]} and {IDS[:4]}")
     # By place, once that is said.
     assert metrics.accuracy(FRAME, labels.to_numpy()) == metrics.accuracy(FRAME, TEXTS)
     assert metrics.accuracy(VALUES, labels) == metrics.accuracy(FRAME, TEXTS)
@@ -164,7 +167,8 @@ def test_rows_that_nothing_brings_together_are_a_sentence(index, refuses):
 def test_a_count_from_0_beside_its_own_permutation_is_a_sentence(refuses):
     """Scores that were asked in a shuffled order look like this, and go by place."""
     labels = pd.Series(GOLD).sample(frac=1, random_state=0)
-    refuses(metrics.accuracy, pd.DataFrame(VALUES), labels)
+    error = refuses(metrics.accuracy, pd.DataFrame(VALUES), labels)
+    assert error.got == f"{[*labels.index[:4]]} and [0, 1, 2, 3]"
     assert in_row_order(pd.Series(GOLD), "labels", pd.DataFrame(VALUES)) is not None
     positives, labels = pd.DataFrame(VALUES)[GOLD > 0], pd.Series(GOLD)[GOLD > 0].iloc[::-1]
     expected = metrics.accuracy(VALUES[GOLD > 0], GOLD[GOLD > 0])
@@ -176,7 +180,7 @@ def test_frames_without_an_index_go_by_place(refuses):
     for frame in (pl.DataFrame(dict(FRAME)), pa.table(dict(FRAME))):
         for labels in (TEXTS, pl.Series(TEXTS.to_numpy()), pa.array([*TEXTS]), [*TEXTS], GOLD):
             assert metrics.accuracy(frame, labels) == expected
-        refuses(metrics.accuracy, frame, TEXTS[:9])
+        assert refuses(metrics.accuracy, frame, TEXTS[:9]).got == "(9,)"
 
 
 def test_right_labels_are_names_of_columns(refuses):
@@ -188,8 +192,8 @@ def test_right_labels_are_names_of_columns(refuses):
         corrected = calibrate(FRAME, "bcl", labeled=FRAME, labels=labels)
         by_place = calibrate(VALUES, "bcl", labeled=VALUES, labels=np.where(GOLD > 0, GOLD, -1))
         np.testing.assert_allclose(corrected, by_place, atol=1e-6)
-    refuses(metrics.accuracy, FRAME, TEXTS.replace("no", "No"))
-    refuses(metrics.accuracy, VALUES, TEXTS)
+    assert refuses(metrics.accuracy, FRAME, TEXTS.replace("no", "No")).got == "'No'"
+    assert refuses(metrics.accuracy, VALUES, TEXTS).got == "Series of <U7"
 
 
 @pytest.mark.parametrize("names", [[1, 2, 3], ["1", "2", "3"], [2, 0, 1], [-1, 0, 1]])
@@ -200,7 +204,7 @@ def test_whole_numbers_beside_names_that_are_numbers_are_names(names, refuses):
     containers = numbers, [*numbers], jnp.asarray(numbers), numbers.astype(object)
     for labels in (*containers, [*map(str, numbers)]):
         assert float(metrics.nll(frame, labels)) == expected
-    refuses(metrics.nll, frame, numbers + 7)
+    assert refuses(metrics.nll, frame, numbers + 7).got == str(numbers[0] + 7)
     prior = dict(zip(numbers[:3].tolist(), PRIOR.values(), strict=True))
     expected = calibrate(VALUES, target_prior=[*PRIOR.values()])
     np.testing.assert_allclose(calibrate(frame, target_prior=prior), expected)
@@ -240,8 +244,9 @@ def test_shares_of_numbers_serve_arrays_and_other_names_are_a_sentence(refuses):
         with pytest.raises(InputError) as error:
             calibrate(source, target_prior=shares)
         assert (error.value.where, error.value.got) == ("target_prior", name)
-    refuses(calibrate, FRAME, target_prior={"no": 0.2, "yes": 0.7})
-    refuses(in_label_order, {"no": -1.0, "yes": -2.0}, NAMES, "bias", absent=None)
+    two = {"no": 0.2, "yes": 0.7}
+    assert refuses(calibrate, FRAME, target_prior=two).got == "[0.2, 0.0, 0.7]"
+    assert refuses(in_label_order, two, NAMES, "bias", absent=None).got == "2"
 
 
 def test_blocks_of_frames_are_read_by_the_columns_of_the_test_rows():
@@ -254,5 +259,5 @@ def test_names_in_a_diagnosis_are_those_of_the_columns(refuses):
     assert diagnose(FRAME).label_names == tuple(NAMES)
     assert diagnose(FRAME, label_names=["a", "b", "c"]).label_names == ("a", "b", "c")
     for names in (NAMES[::-1], NAMES[:2]):
-        refuses(diagnose, FRAME, label_names=names)
-    refuses(diagnose, FRAME, corrected=VALUES[:5])
+        assert refuses(diagnose, FRAME, label_names=names).got == str(names)
+    assert refuses(diagnose, FRAME, corrected=VALUES[:5]).got == "(5, 3)"

@@ -60,28 +60,31 @@ DOORS = {
     "make_block": make_block,
 }
 REFUSED = {
-    "truth values": np.asarray(ROWS) < -2,
-    "complex": np.asarray(ROWS) + 1j,
-    "dates": np.asarray(ROWS).astype("datetime64[s]"),
-    "spans of time": np.asarray(ROWS).astype("timedelta64[s]"),
-    "texts of numbers": [["-1.0", "-3.0"]] * 10,
-    "records": np.zeros(10, [("a", "f4"), ("b", "f4")]),
-    "objects": np.array([[None, -1.0]] * 10),
-    "ragged": [[-1.0], [-1.0, -2.0]],
-    "masked": np.ma.masked_less(ROWS, -2.9),
-    "masked fields": np.ma.zeros((2, 2), "f4,f4"),
-    "a text": "abc",
-    "empty": np.zeros((0, 2)),
+    "ndarray of bool": np.asarray(ROWS) < -2,
+    "ndarray of complex128": np.asarray(ROWS) + 1j,
+    "ndarray of datetime64[s]": np.asarray(ROWS).astype("datetime64[s]"),
+    "ndarray of timedelta64[s]": np.asarray(ROWS).astype("timedelta64[s]"),
+    "list of <U4": [["-1.0", "-3.0"]] * 10,
+    "ndarray of [('a', '<f4'), ('b', '<f4')]": np.zeros(10, [("a", "f4"), ("b", "f4")]),
+    "ndarray of object": np.array([[None, -1.0]] * 10),
+    "list (setting an array element": [[-1.0], [-1.0, -2.0]],
+    "MaskedArray with 5 masked entries": np.ma.masked_less(ROWS, -2.9),
+    "MaskedArray of [('f0', '<f4'), ": np.ma.zeros((2, 2), "f4,f4"),
+    "str of <U3": "abc",
+    "shape (0, 2)": np.zeros((0, 2)),
 }
 
 
 # One reader is behind all doors: each kind at one door, and one kind at each.
-CASES = [*product(["accuracy"], REFUSED), *product(DOORS, ["ragged"])]
+CASES = [*product(["accuracy"], REFUSED), *product(DOORS, ["list (setting an array element"])]
+ARGUMENTS = {"probe": "probe", "labeled": "labeled", "estimator": "X", "transform": "X"}
+ARGUMENTS |= {"margin": "boundary", "make_block": "log_probs"}
 
 
 @pytest.mark.parametrize(("door", "kind"), CASES)
 def test_what_is_no_array_of_numbers_is_refused_at_every_door(door, kind, refuses):
-    refuses(DOORS[door], REFUSED[kind])
+    error = refuses(DOORS[door], REFUSED[kind])
+    assert error.where == ARGUMENTS.get(door, "scores") and error.got.startswith(kind)
 
 
 class Tensor:
@@ -121,20 +124,21 @@ def test_whole_numbers_are_scores_too():
 
 
 @pytest.mark.parametrize(
-    ("labels", "weight"),
+    ("labels", "weight", "got"),
     [
-        ([0.0] * 10, None),
-        (["no"] * 10, None),
-        ([2**40] * 10, None),
-        (np.ma.masked_equal(GOLD, 1), None),
-        ([0], None),
-        (GOLD, [1.0]),
-        (GOLD, ["a"] * 10),
+        ([0.0] * 10, None, "list of float64"),
+        (["no"] * 10, None, "list of <U2"),
+        ([2**40] * 10, None, "list of int64"),
+        (np.ma.masked_equal(GOLD, 1), None, "MaskedArray with 5 masked entries"),
+        ([0], None, "(1,)"),
+        (GOLD, [1.0], "(1,)"),
+        (GOLD, ["a"] * 10, "list of <U1"),
     ],
 )
-def test_labels_and_weights_are_read_with_the_scores(labels, weight, refuses):
+def test_labels_and_weights_are_read_with_the_scores(labels, weight, got, refuses):
     for door in (accuracy, summary, metrics.nll, METHODS["bcl"].make().fit):
-        refuses(door, ROWS, labels, weight)
+        error = refuses(door, ROWS, labels, weight)
+        assert (error.where, error.got) == ("weight" if weight else "labels", got)
 
 
 def test_a_mask_is_a_weight():
@@ -142,11 +146,6 @@ def test_a_mask_is_a_weight():
     expected = accuracy(ROWS, GOLD, mask.astype(np.float32))
     assert accuracy(ROWS, GOLD, mask) == expected
     np.testing.assert_array_equal(BC.fit(ROWS, None, mask).bias, BC.fit(ROWS[:5]).bias)
-
-
-@pytest.mark.parametrize("strength", [True, np.ma.masked, "1"])
-def test_options_are_read_by_the_same_rule(strength, refuses):
-    refuses(calibrate, ROWS, strength=strength)
 
 
 SENTINELS = [np.finfo(np.float32).min, -2 * LARGEST, -1e300, -np.inf]
@@ -159,7 +158,7 @@ def test_a_sentinel_is_refused_or_raised_to_the_floor_like_minus_infinity(low, r
     lifted = np.where(rows == low, -50.5, rows)
     table = ScoreTable({}, ("no", "yes"), {"test": make_block(rows, GOLD)})
     for door in (calibrate, LabelBiasCorrector().fit, lambda x: run_calibration([table], ["bc"])):
-        refuses(door, rows)
+        assert "in row 3, label 1 (1 in all)" in refuses(door, rows).got
     np.testing.assert_array_equal(calibrate(rows, floor=-50.5), calibrate(lifted))
     (record,) = run_calibration([table], ["bc"], floor=-50.5)
     np.testing.assert_allclose(record.methods["bc"].bias, lifted.mean(0), rtol=1e-6)
@@ -169,21 +168,16 @@ def test_a_sentinel_is_refused_or_raised_to_the_floor_like_minus_infinity(low, r
 def test_a_sentinel_above_is_refused_whatever_the_floor(high, refuses):
     rows = np.array(ROWS)
     rows[3, 1] = high
-    refuses(calibrate, rows, floor=-50.0)
+    assert refuses(calibrate, rows, floor=-50.0).got.startswith("+")
     table = ScoreTable({}, ("no", "yes"), {"test": make_block(rows, GOLD)})
-    refuses(run_calibration, [table], ["bc"], floor=-50.0)
-
-
-def test_what_jit_hides_cannot_be_checked_and_the_sentence_says_what_can(refuses):
-    refuses(jax.jit(calibrate), jnp.asarray(ROWS))
-    scores = jax.jit(lambda x: BC.apply(BC.fit(x), x))(jnp.asarray(ROWS))
-    np.testing.assert_array_equal(scores, BC.apply(BC.fit(ROWS), ROWS))
+    error = refuses(run_calibration, [table], ["bc"], floor=-50.0)
+    assert f"row 3, label 'yes' is {high}" in str(error)
 
 
 def test_predictions_or_labels_that_are_traced_are_refused_each_by_itself(refuses):
     guess, gold = jnp.array([0, 1, 1]), jnp.array([0, 1, 0])
-    refuses(jax.jit(lambda traced: metrics.accuracy(traced, gold)), guess)
-    refuses(jax.jit(lambda traced: metrics.accuracy(guess, traced)), gold)
+    for judge in (lambda x: metrics.accuracy(x, gold), lambda x: metrics.accuracy(guess, x)):
+        assert "jax.jit or jax.vmap traces" in str(refuses(jax.jit(judge), guess))
 
 
 @pytest.mark.parametrize("seed", [-(2**31), 2**32 - 1])

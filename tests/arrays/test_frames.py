@@ -59,18 +59,19 @@ def test_a_frame_of_pandas_keeps_its_index_and_names():
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name, refuses):
     frame = MAKERS[kind]({**ROWS, name: EXTRA[name]})
-    caught = refuses(calibrate, frame)
-    assert "columns=['no', 'yes'], or scores[['no', 'yes']] where" in str(caught)
-    for door in (predict, lambda x: accuracy(x, [0, 1] * 6)):
-        refuses(door, frame)
+    for door in (calibrate, predict, lambda x: accuracy(x, [0, 1] * 6)):
+        error = refuses(door, frame)
+        assert error.where == "scores" and f"where column {name!r} h" in error.got
+        assert "columns=['no', 'yes'], or scores[['no', 'yes']] " in error.remedy
     corrected = calibrate(frame, columns=["yes", "no"])
     assert list(getattr(corrected, "column_names", None) or corrected.columns) == ["yes", "no"]
     np.testing.assert_allclose(values(corrected), EXPECTED, atol=1e-6)
 
 
 def test_a_column_that_numpy_has_no_type_for_is_refused(refuses):
-    refuses(calibrate, pl.DataFrame({**ROWS, "huge": [2**70] * 12}))
-    refuses(predict, np.asarray(-1.0))
+    frame = pl.DataFrame({**ROWS, "huge": [2**70] * 12})
+    assert "column 'huge' holds no numbers" in refuses(calibrate, frame).got
+    assert refuses(predict, np.asarray(-1.0)).got == "one number"
 
 
 def test_whole_numbers_that_are_named_as_scores_are_scores():
@@ -79,16 +80,18 @@ def test_whole_numbers_that_are_named_as_scores_are_scores():
     np.testing.assert_allclose(calibrate(frame, columns=("gold", "y")), expected)
 
 
-@pytest.mark.parametrize(
-    "columns", [["no", "yess"], "no", ["no"], ["no", "no"], [["no"], ["yes"]], 3, ["no", "text"]]
-)
-def test_columns_are_names_of_the_frame(columns, refuses):
-    refuses(calibrate, pd.DataFrame({**ROWS, "text": "a"}), columns=columns)
+@pytest.mark.parametrize("columns", ["no", ["no"], ["no", "no"], [["no"], ["yes"]], 3])
+def test_columns_are_a_list_of_different_names(columns, refuses):
+    error = refuses(calibrate, pd.DataFrame(ROWS), columns=columns)
+    assert (error.where, error.got) == ("columns", repr(columns))
 
 
-def test_columns_of_an_array_and_columns_of_one_name_are_refused(refuses):
-    refuses(calibrate, VALUES, columns=["no", "yes"])
-    refuses(calibrate, pd.DataFrame(VALUES, columns=["no", "no"]))
+def test_columns_are_those_of_the_frame_and_their_names_differ(refuses):
+    frame = pd.DataFrame({**ROWS, "text": "a"})
+    assert refuses(calibrate, frame, columns=["no", "yess"]).got == "yess"
+    assert "'text' holds no numbers" in refuses(calibrate, frame, columns=["no", "text"]).got
+    assert refuses(calibrate, VALUES, columns=["no", "yes"]).where == "columns"
+    assert "['no', 'no']" in refuses(calibrate, pd.DataFrame(VALUES, columns=["no"] * 2)).got
 
 
 def test_probe_and_labeled_are_read_by_the_names_of_the_scores(refuses):
@@ -101,14 +104,15 @@ def test_probe_and_labeled_are_read_by_the_names_of_the_scores(refuses):
     named = {"labeled": turned.assign(gold=gold), "labels": pd.Series(gold)}
     expected = calibrate(VALUES, "bcl", labeled=VALUES, labels=gold)
     np.testing.assert_allclose(calibrate(frame, "bcl", **named), expected)
-    refuses(calibrate, frame, "cc", probe=pd.DataFrame({"nay": [-1.0], "yes": [-2.0]}))
+    other = pd.DataFrame({"nay": [-1.0], "yes": [-2.0]})
+    assert refuses(calibrate, frame, "cc", probe=other).key == "column of probe"
 
 
 def test_a_gap_in_a_frame_is_missing_not_text(refuses):
     columns = {"no": [-1.0, None], "yes": [-2.0, -3.0]}
-    refuses(calibrate, pd.DataFrame(columns | {"no": pd.array([-1.0, None], "Float64")}))
-    for make in (pl.DataFrame, pa.table):
-        refuses(calibrate, make(columns))
+    nullable = pd.DataFrame(columns | {"no": pd.array([-1.0, None], "Float64")})
+    for frame in (nullable, pl.DataFrame(columns), pa.table(columns)):
+        assert refuses(calibrate, frame).got == "NaN in row 1, label 0 (1 in all)"
 
 
 OF_NUMPY = [VALUES, VALUES.astype(np.float16), VALUES.tolist()]
@@ -136,10 +140,10 @@ PROBS = np.exp(VALUES) / 2
 
 
 def test_what_is_no_probability_and_what_is_zero_are_refused(refuses):
-    refuses(calibrate, VALUES, from_probs=True)
+    assert refuses(calibrate, VALUES, from_probs=True).got == "-3 to -0.25"
     broken = PROBS.copy()
     broken[2, 1] = 0.0
-    refuses(calibrate, broken, from_probs=True)
+    assert "-inf in row 2, label 1" in refuses(calibrate, broken, from_probs=True).got
     lifted = calibrate(broken, from_probs=True, floor=-20.0)
     broken[2, 1] = np.exp(-20.0)
     np.testing.assert_allclose(lifted, calibrate(broken, from_probs=True), atol=1e-5)
@@ -148,7 +152,7 @@ def test_what_is_no_probability_and_what_is_zero_are_refused(refuses):
 def test_under_jit_and_vmap_the_sentence_names_the_pair_that_works_there(refuses):
     rows = jnp.asarray(VALUES, jnp.float32)
     for transformed, argument in ((jax.jit(calibrate), rows), (jax.vmap(calibrate), rows[None])):
-        refuses(transformed, argument)
+        assert "METHODS[name].make()" in refuses(transformed, argument).remedy
     fit, apply = METHODS["bc"].make()
 
     def pure(x):
@@ -185,7 +189,7 @@ def test_predictions_from_a_frame_compare_with_the_names_of_its_gold(kind):
 
 
 def test_predicted_names_beside_numbers_are_refused(refuses):
-    refuses(accuracy, predict(pd.DataFrame(ROWS)), [0, 1] * 6)
+    assert refuses(accuracy, predict(pd.DataFrame(ROWS)), [0, 1] * 6).where == "labels"
 
 
 def test_every_reader_of_a_frame_takes_columns():

@@ -74,7 +74,7 @@ def test_labels_tell_shares_from_bias():
 
 @pytest.mark.parametrize("name", ["bias_scale", "share_weight", "least_information"])
 def test_an_option_below_zero_is_a_sentence(name, refuses):
-    refuses(empirical_bayes, **{name: -1.0})
+    assert refuses(empirical_bayes, **{name: -1.0}).where == name
 
 
 def objective(shift, rows, weight, shares):

@@ -66,7 +66,7 @@ def test_one_round_divides_by_the_mean_probability():
 
 
 def test_rounds_below_zero_are_a_sentence(refuses):
-    refuses(prior_matching, rounds=-1)
+    assert refuses(prior_matching, rounds=-1).where == "rounds"
 
 
 def test_a_share_of_zero_counts_as_a_least_share():
@@ -136,7 +136,7 @@ def test_em_of_nothing_but_equal_shares_is_prior_matching():
     "options", [{"least_share": 0.0}, {"least_share": 1.0}, {"damping": -0.1}, {"damping": 1.5}]
 )
 def test_options_of_em_that_are_none_are_a_sentence(options, refuses):
-    refuses(sld_em, **options)
+    assert refuses(sld_em, **options).where == "sld_em"
 
 
 def test_bbse_tells_the_shares_of_a_batch_that_are_not_the_labeled_rows_own():

@@ -87,7 +87,7 @@ def test_a_question_that_lacks_an_order_keeps_its_scores_and_teaches_nothing(nam
 
 def test_rows_that_are_no_orders_are_refused_and_pure_functions_leave_the_scores(refuses):
     rows = np.log(np.random.default_rng(3).dirichlet(np.ones(3), size=12)).astype(np.float32)
-    refuses(calibrate, rows, "order_average", probe=rows)
+    assert "each of the 12 rows" in str(refuses(calibrate, rows, "order_average", probe=rows))
     fit, apply = METHODS["order_average"].make()
     np.testing.assert_array_equal(apply(fit(rows), rows), rows)
 
@@ -123,7 +123,7 @@ def test_a_sample_of_permuted_rows_is_no_orders_of_all_rows():
     sampled.blocks["permutations"] = make_block(scores)
     skipped = find_skipped(sampled, ["pride", "order_average"])
     assert set(skipped) == {"order_average"}
-    assert "has 3 rows, not two or 3 rows" in skipped["order_average"]
+    assert "has 3 rows, not 2 or all 3 rows" in skipped["order_average"]
 
 
 @pytest.mark.parametrize("choice", ["two", "all"])
@@ -150,7 +150,7 @@ def test_the_flip_rate_counts_questions_with_more_than_one_answer(planted_orders
     assert rate.value == pytest.approx(flips / len(contents)) and flips
     assert rate.low < rate.value < rate.high or rate.value == 1.0
     assert order_flip_rate(asked_in_orders(contents, 0 * places, k), len(contents)).value == 0.0
-    refuses(order_flip_rate, scores[:-1], len(contents))
+    assert refuses(order_flip_rate, scores[:-1], len(contents)).got == f"{len(scores) - 1} rows"
 
 
 def test_a_record_has_the_flip_rate_where_all_questions_have_several_orders(planted_orders):

@@ -237,7 +237,7 @@ def test_a_group_of_other_labels_is_a_sentence(refuses):
     rows, gold = draw(2, 10, SHARES)
     first, second = tables_of(rows, gold)
     turned = ScoreTable(second.context, ("b", "a", "c"), second.blocks)
-    refuses(run_methods, [first, turned], groups=["one", "one"])
+    assert refuses(run_methods, [first, turned], groups=["one", "one"]).got == "b, a, c"
 
 
 def test_rounding_of_pairs_of_predictions_is_no_obstacle():

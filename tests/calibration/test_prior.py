@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -59,9 +60,11 @@ def test_labels_of_a_file_are_counted(ending, tmp_path, capsys):
 def test_what_cannot_be_counted_is_a_sentence(refuses, tmp_path):
     path = write_labels(tmp_path / "train.csv", GOLD)
     other = write_labels(tmp_path / "other.csv", 30 * ["no", "maybe"])
-    for text in (f"{path}:knd", f"{path}:", f"{tmp_path}/none.csv:kind", f"{other}:kind"):
-        refuses(prior.read_shares, text, [NAMES])
-    refuses(prior.read_shares, f"{write_labels(path, ['no', 'no'])}:kind", [NAMES])
+    read = partial(prior.read_shares, names_by_context=[NAMES])
+    assert [refuses(read, f"{path}:{column}").got for column in ("knd", "")] == ["knd", ""]
+    assert refuses(read, f"{tmp_path}/none.csv:kind").got == "none"
+    assert "'maybe'" in refuses(read, f"{other}:kind").got
+    assert "'yes' among 2" in refuses(read, f"{write_labels(path, ['no', 'no'])}:kind").got
 
 
 def test_ranges_are_stated_of_one_label_of_two_or_of_all(refuses):
@@ -73,10 +76,12 @@ def test_ranges_are_stated_of_one_label_of_two_or_of_all(refuses):
     np.testing.assert_allclose(by_name.share, [[0.5, 0.7], [0.3, 0.3], [0.0, 0.2]], atol=1e-12)
     np.testing.assert_allclose(turned.share, by_name.share[::-1])
     assert by_name.shares == pytest.approx((0.6, 0.3, 0.1))
-    for text in ("0.2..0.4", "0.4..0.2,0,0", "0..0.2,0..0.2,0..0.2", "a=0..1,b=0..1"):
-        refuses(prior.read_shares, text, [three])
+    for text in ("0.2..0.4", "a=0..1,b=0..1"):
+        assert refuses(prior.read_shares, text, [three]).got == repr(text)
+    for text in ("0.4..0.2,0,0", "0..0.2,0..0.2,0..0.2"):
+        assert "a range for each of 3 labels" in refuses(prior.read_shares, text, [three]).expected
     for text in ("0.2...", "0.8,0.3"):
-        refuses(prior.read_shares, text, [NAMES])
+        assert refuses(prior.read_shares, text, [NAMES]).got.startswith(f"{text!r}, which ")
 
 
 COMMANDS = "calibrate", "diagnose", "recommend", "compare", "report"
@@ -158,4 +163,4 @@ def test_counts_are_shares_to_a_lone_context_and_join_what_several_tell():
 def test_counts_of_other_labels_are_refused(refuses):
     rows = [[-1.0, -3.0, -2.0]] * 20
     for counts in ((1, 2), (1, 2, -1), ("x", 1, 2)):
-        refuses(calibrate, rows, "bc_pooled_shares", counts=counts)
+        assert refuses(calibrate, rows, "bc_pooled_shares", counts=counts).where == "counts"

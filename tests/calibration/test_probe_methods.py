@@ -46,7 +46,7 @@ class TestPmi:
         np.testing.assert_allclose(corrected, rows - premises + np.log([0.5, 0.3, 0.2]), atol=1e-6)
 
     def test_another_number_of_premises_is_refused(self, rows, premises, refuses):
-        refuses(calibrate, rows, "pmi", probe=premises[:4])
+        assert "12 rows" in str(refuses(calibrate, rows, "pmi", probe=premises[:4]))
         lost = table(0, test=make_block(rows), pmi=make_block(premises[:9]))
         why = "the block 'pmi' has 9 rows, not one row, or one for each of the 12 rows of scores"
         assert find_skipped(lost, ["pmi"]) == {"pmi": why}
@@ -88,7 +88,7 @@ class TestLooc:
         np.testing.assert_allclose(moved, moved[0, 0], atol=1e-5)
 
     def test_labels_that_do_not_come_are_asked_for(self, rows, premises, refuses):
-        refuses(calibrate, rows, "looc", probe=premises)
+        assert "labels is missing" in str(refuses(calibrate, rows, "looc", probe=premises))
 
     def test_a_block_without_a_right_label_is_left_out(self, rows, premises):
         unlabeled = table(0, test=make_block(rows), looc=make_block(premises))
@@ -140,7 +140,7 @@ class TestPride:
         np.testing.assert_allclose(bias, option_prior(jnp.asarray(twice)), atol=1e-6)
 
     def test_rows_that_are_no_whole_questions_are_refused(self, rows, premises, refuses):
-        refuses(calibrate, rows, "pride", probe=premises[:4])
+        assert refuses(calibrate, rows, "pride", probe=premises[:4]).got == "4 rows"
 
     def test_a_row_without_scores_takes_its_question_with_it(self, premises):
         ids = [f"{i // 3}/{i % 3}" for i in range(12)]

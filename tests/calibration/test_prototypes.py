@@ -195,14 +195,14 @@ def test_random_starts_do_not_depend_on_padding(padding):
 
 
 def test_options_a_missing_key_and_too_many_labels_are_a_sentence(refuses):
-    refuses(prototypes, searched=0)
-    refuses(prototypes, select="likelyhood")
-    refuses(prototypes, features="rew")
-    refuses(prototypes().fit, jnp.zeros((4, 2)))
-    refuses(prototypes().fit, jnp.zeros((30, 21)), key=KEY)
+    assert "searched=0" in refuses(prototypes, searched=0).got
+    assert refuses(prototypes, select="likelyhood").got == "likelyhood"
+    assert refuses(prototypes, features="rew").got == "rew"
+    assert "key=0" in str(refuses(prototypes().fit, jnp.zeros((4, 2))))
+    assert refuses(prototypes().fit, jnp.zeros((30, 21)), key=KEY).got == "21"
 
 
 def test_many_labels_without_optax_are_a_sentence(monkeypatch, refuses):
     monkeypatch.setitem(sys.modules, "optax.assignment", None)
-    refuses(assign, jnp.eye(9))
+    assert refuses(assign, jnp.eye(9)).expected == "optax"
     assert assign(jnp.eye(8))[1] == 8.0

@@ -150,4 +150,4 @@ def test_strength_and_target_prior_act_on_the_running_mean(rows):
 
 
 def test_a_batch_of_no_rows_is_a_sentence(refuses):
-    refuses(running_shift, batch_size=0)
+    assert refuses(running_shift, batch_size=0).where == "batch_size"

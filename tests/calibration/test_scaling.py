@@ -136,13 +136,14 @@ def test_a_label_that_content_free_rows_exclude_is_no_infinity():
 @pytest.mark.parametrize("name", LEARNED)
 @pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_regularization_that_is_none_is_a_sentence(name, value, refuses):
-    refuses(METHODS[name].make, regularization=value)
+    assert refuses(METHODS[name].make, regularization=value).got == str(value)
 
 
 def test_an_unknown_direction_is_a_sentence(planted, refuses):
     rows, gold, _ = planted(20, 3)
-    refuses(calibrate, rows, "matrix", labeled=rows, labels=gold, toward="zeros")
-    refuses(calibrate, rows, "matrix", labeled=rows, labels=gold, regularization="much")
+    for option, text in (("toward", "zeros"), ("regularization", "much")):
+        given = {"labeled": rows, "labels": gold, option: text}
+        assert text in refuses(calibrate, rows, "matrix", **given).got
 
 
 def test_calibrate_takes_content_free_and_labeled_rows_for_linc(planted):

@@ -129,11 +129,13 @@ def test_a_prior_by_place_needs_one_order(two_orders, tmp_path, capsys):
 
 
 def test_a_prior_names_each_label_once(tmp_path, refuses):
-    texts = "no=0.9,no=0.1 no=0.9,yes=0.05,no=0.05 no=0.9 no=0.9,maybe=0.1 0.9,yes=0.1 no=,yes=1"
     path = tmp_path / "shares.csv"
     path.write_text("no,0.9\nyes,0.05\nno,0.05\n")
-    for text in (*texts.split(), "no=nan,yes=1", "no=-1,yes=3", str(path)):
-        refuses(prior.read_shares, text, [("no", "yes")])
+    for text in ("no=0.9,no=0.1", "no=0.9,yes=0.05,no=0.05", str(path)):
+        assert refuses(prior.read_shares, text, [("no", "yes")]).got == "'no' twice"
+    texts = "no=0.9 no=0.9,maybe=0.1 0.9,yes=0.1 no=,yes=1 no=nan,yes=1 no=-1,yes=3"
+    for text in texts.split():
+        assert refuses(prior.read_shares, text, [("no", "yes")]).got.startswith(repr(text))
 
 
 FORMULAS = ("=1+2", "+a", "@x", "\tx", "-a")
@@ -225,6 +227,6 @@ def test_the_dtype_is_a_flag_where_a_file_does_not_say_it(tmp_path, capsys):
     path = write_rows(tmp_path / "s.csv", "a,b", ["-8,-8.01", "-8,-9", "-8,-7", "-8,-8.1"])
     cli.run(["diagnose", path, "--dtype=bfloat16"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "closer than numbers in bfloat16 are" in text
+    assert "the rounding of bfloat16" in text
     cli.run(["diagnose", path])
     assert "bfloat16" not in capsys.readouterr().out

@@ -24,7 +24,8 @@ def test_gpus_are_shared_out(studies, tmp_path, monkeypatch, refuses):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     launch = Local(workers=2, gpus=1, processes=2)
     assert [launch._gpus(number) for number in range(4)] == [["4"], ["5"], ["6"], ["7"]]
-    refuses(sweep, studies, tmp_path, launch=Local(workers=6, gpus=1), notify=lambda _: None)
+    many = {"launch": Local(workers=6, gpus=1), "notify": lambda _: None}
+    assert "6 GPUs" in str(refuses(sweep, studies, tmp_path, **many))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert Local(workers=2, gpus=2)._gpus(1) == ["2", "3"]
 
@@ -39,7 +40,7 @@ def test_what_is_asked_of_sbatch(studies, tmp_path, monkeypatch, refuses):
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
     asked = {"partition": "gpu", "minutes": 90, "gpus": 4, "cpus": 16, "memory": 64, "hosts": 2}
     launch = Slurm(workers=8, at_once=3, options={"account": "lab"}, grace=45, **asked)
-    refuses(launch._submit, Work(tuple(studies), tmp_path / "w"))
+    assert refuses(launch._submit, Work(tuple(studies), tmp_path / "w")).got == "job 77"
     script = (tmp_path / "submitted").read_text()
     asked = (
         "array=0-7%3 partition=gpu time=90 gpus-per-node=4 cpus-per-task=16 mem=64GB nodes=2 "
@@ -51,7 +52,7 @@ def test_what_is_asked_of_sbatch(studies, tmp_path, monkeypatch, refuses):
 
 def test_without_slurm_one_sentence(studies, tmp_path, monkeypatch, refuses):
     monkeypatch.setenv("PATH", "/nowhere")
-    refuses(sweep, studies, tmp_path, launch=Slurm(), notify=lambda _: None)
+    assert "srun" in refuses(sweep, studies, tmp_path, launch=Slurm(), notify=print).got
 
 
 RAY = "--launcher=ray"

@@ -56,7 +56,7 @@ def test_tables_of_earlier_versions_stay_as_they_are_and_so_do_their_records(wor
         store.put(table._replace(context=bare(table)))
     report = calibrate_store(store, ["bc"], label_shares="train")
     assert not len(report.records) and len(report.broken) == 2
-    assert "counted when it is scored; got none: score into a new workdir" in report.broken[0]
+    assert "got none: score into a new workdir" in report.broken[0]
     records = calibrate_store(store, ["bc"]).records
     files = {path: path.read_bytes() for path in tmp_path.glob("scores/*")}
     said = []
@@ -95,7 +95,7 @@ def test_shares_of_the_training_file_are_matched_and_named(workdir):
             assert records[name].methods[method].options == {"target_prior": "train"}
     make_report(str(workdir))
     page = (workdir / "report.html").read_text()
-    assert "prior train" in page and "Use prior_matching with the shares that are given" in page
+    assert "prior train" in page and "Use prior_matching with the given shares" in page
 
 
 def test_a_task_file_says_that_its_labels_are_balanced(tmp_path, refuses):
@@ -108,7 +108,7 @@ def test_a_task_file_says_that_its_labels_are_balanced(tmp_path, refuses):
     path.write_text(text)
     assert read_task_file(str(path)).balanced
     path.write_text(text.replace("= true", '= "yes"'))
-    refuses(read_task_file, str(path))
+    assert refuses(read_task_file, str(path)).where == f"{path}, balanced"
 
 
 def test_uneven_tasks_are_not_called_balanced():

@@ -59,6 +59,7 @@ def test_several_contexts_are_weighted_by_their_labeled_rows():
 
 
 def test_what_cannot_be_compared_is_a_sentence(refuses):
-    wrong = [{"gold": -np.ones(200, int)}, {"methods": ["cc"]}, {"methods": ["bcc"]}]
-    for options in (*wrong, {"labeled": SCORES}, {"gold": GOLD[:3]}):
-        refuses(compare, SCORES, **{"gold": GOLD, "from_probs": False, **options})
+    wrong = {"labels": {"gold": GOLD[:3]}, "methods": {"methods": ["cc"]}}
+    for where, options in (wrong | {"labeled": {"labeled": SCORES}}).items():
+        error = refuses(compare, SCORES, **{"gold": GOLD, "from_probs": False, **options})
+        assert error.where == where

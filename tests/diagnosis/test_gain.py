@@ -305,8 +305,9 @@ def test_signs_on_real_models(shared: Path) -> None:
 
 def test_what_cannot_be_fitted_is_a_sentence(refuses) -> None:
     scores, gold = draw_rows(MARGINS, 0.5, 20, 9)
-    refuses(expected_gain, MARGINS, 0.5, correction="dc")
-    refuses(fit_margins, scores, np.zeros(20, int))
-    refuses(fit_margins, scores[:4], gold[:4])
-    refuses(expected_gain, fit_label_scores(scores, gold), [0.5, 0.2])
-    refuses(fit_mixture, np.zeros((20, 3)))
+    assert refuses(expected_gain, MARGINS, 0.5, correction="dc").key == "correction"
+    assert refuses(fit_margins, scores, np.zeros(20, int)).got == "[20, 0]"
+    assert refuses(fit_margins, scores[:4], gold[:4]).got == "4"
+    fitted = fit_label_scores(scores, gold)
+    assert refuses(expected_gain, fitted, [0.5, 0.2]).where == "share"
+    assert refuses(fit_mixture, np.zeros((20, 3))).got == "shape (20, 3)"

@@ -28,7 +28,7 @@ def test_a_comparison_shows_each_gain(refuses):
     comparison = compare(SCORES, GOLD, methods=["icl", "bc", "bc_loo"])
     (axes,) = plot(comparison).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["bc", "bc_loo"]
-    refuses(plot, Comparison(comparison.results[:1], 40, 1, {}))
+    assert refuses(plot, Comparison(comparison.results[:1], 40, 1, {})).got == "icl"
 
 
 def test_a_recommendation_shows_what_is_measured_or_expected():
@@ -42,7 +42,7 @@ def test_a_recommendation_shows_what_is_measured_or_expected():
 
 
 def test_what_cannot_be_drawn_is_said(refuses):
-    refuses(plot, [1.0])
+    assert refuses(plot, [1.0]).got == "list"
 
 
 def test_a_recommendation_becomes_a_frame():

@@ -119,8 +119,8 @@ def test_a_range_of_margins_that_show_nothing_is_matched_at_its_middle(refuses):
     both = recommend(scores, share=[(0.0, 0.4), (0.6, 0.8)])
     assert both.options["target_prior"] == pytest.approx((0.3, 0.7))
     for share in ((0.7, 0.3), (0.3,), (-0.1, 0.5), "balance", (np.nan, 0.5), [(0, 0.3), (0, 0.3)]):
-        refuses(recommend, scores, share=share)
-    refuses(recommend, scores, share=(0.3, 0.7), target_prior=(0.5, 0.5))
+        assert refuses(recommend, scores, share=share).got == repr(share)
+    assert refuses(recommend, scores, share=(0.3, 0.7), target_prior=(0.5, 0.5)).got == "both"
 
 
 @pytest.mark.parametrize("scores", [pair(3.0, 0.45)[0], world([0.3, 0.4, 0.3])[0]])
@@ -156,7 +156,7 @@ def test_ranges_of_three_labels_are_matched_within_or_left_to_bc(refuses):
     assert recommend(scores, share=[(0.2, 0.45)] * 3).method == "prior_matching"
     assert recommend(scores, share=[(0.34, 0.4), (0.25, 0.4), (0.25, 0.4)]).method != "bc"
     for share in ((0.3, 0.7), {"a": (0, 1), "b": (0, 1)}, [(0.4, 0.5)] * 3, [("x", 1)] * 3):
-        refuses(recommend, scores, share=share, label_names=names)
+        assert refuses(recommend, scores, share=share, label_names=names).where == "share"
 
 
 def test_shares_that_are_given_are_used():
@@ -234,18 +234,18 @@ def test_a_probe_is_measured_on_labeled_rows():
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "where"),
     [
-        {"labels": [0, 1]},
-        {"labeled": [[-1.0, -2.0]]},
-        {"probe": [[-1.0, -2.0]]},
-        {"target_prior": [0.2, 0.2]},
-        {"labeled": [[-1.0, -2.0, -3.0]], "labels": [0]},
+        ({"labels": [0, 1]}, "recommend"),
+        ({"labeled": [[-1.0, -2.0]]}, "recommend"),
+        ({"probe": [[-1.0, -2.0]]}, "recommend"),
+        ({"target_prior": [0.2, 0.2]}, "target_prior"),
+        ({"labeled": [[-1.0, -2.0, -3.0]], "labels": [0]}, "labeled"),
     ],
 )
-def test_what_does_not_fit_is_a_sentence(options, refuses):
-    refuses(recommend, [[-1.0, -2.0], [-2.0, -1.0]], **options)
-    refuses(recommend, np.zeros((2, 3, 2)))
+def test_what_does_not_fit_is_a_sentence(options, where, refuses):
+    assert refuses(recommend, [[-1.0, -2.0], [-2.0, -1.0]], **options).where == where
+    assert refuses(recommend, np.zeros((2, 3, 2))).got == "shape (2, 3, 2)"
 
 
 def contexts_of(count, rows=80, seed=0):
@@ -279,11 +279,12 @@ def test_contexts_of_a_task_are_recommended_pooled_shares():
 
 def test_contexts_that_are_not_of_one_task_are_refused(refuses):
     scores, _ = contexts_of(3)
-    refuses(recommend_together, [])
-    refuses(recommend_together, [scores[0], np.zeros((4, 3))])
-    refuses(recommend_together, [scores])
-    refuses(recommend_together, scores, draws=0)
-    refuses(recommend_together, [scores[0], scores[1, :9]], same_rows=True)
+    assert refuses(recommend_together, []).where == "contexts"
+    assert refuses(recommend_together, [scores[0], np.zeros((4, 3))]).got == "shape (4, 3)"
+    assert refuses(recommend_together, [scores]).where == "contexts[0]"
+    assert refuses(recommend_together, scores, draws=0).where == "draws"
+    few = [scores[0], scores[1, :9]]
+    assert refuses(recommend_together, few, same_rows=True).got == "shape (9, 2)"
 
 
 def test_frames_of_one_task_are_read_by_their_names():

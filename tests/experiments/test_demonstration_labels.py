@@ -121,13 +121,14 @@ def test_a_seed_for_every_draw_of_words():
 
 
 def test_refusals(refuses):
-    refuses(made, label_words="held_out", verbalizer="2", task="rte")
-    refuses(made, label_words="heldout")
-    refuses(made, demonstration_labels="wrong")
-    refuses(made, label_words="training", scorer="dual_encoder", shots=0)
+    assert refuses(made, label_words="held_out", verbalizer="2", task="rte").key == "verbalizer"
+    assert refuses(made, label_words="heldout").got == "heldout"
+    assert refuses(made, demonstration_labels="wrong").key == "demonstration_labels"
+    compares = {"label_words": "training", "scorer": "dual_encoder", "shots": 0}
+    assert refuses(made, **compares).key == "label_words"
     names = tuple(f"label {i}" for i in range(61))
     task = TASKS["sst2"]._replace(name="many", label_names=names)
-    refuses(label_words.draw_words, "held_out", task, seed=0)
+    assert "60 words" in str(refuses(label_words.draw_words, "held_out", task, seed=0))
 
 
 def test_the_config_makes_each_condition_once():
@@ -300,7 +301,8 @@ def test_contexts_with_other_labels_are_settings_of_their_own(tmp_path):
 
 
 def test_a_workdir_without_such_contexts_is_a_sentence(tmp_path, refuses):
-    refuses(reading.run, study(Reader(), tmp_path, lambda cell: cell.prompt.shots == 0).workdir)
+    workdir = study(Reader(), tmp_path, lambda cell: cell.prompt.shots == 0).workdir
+    assert refuses(reading.run, workdir).where == str(workdir)
 
 
 def test_without_score_tables_the_likelier_label_is_not_judged(tmp_path):

@@ -105,4 +105,4 @@ def test_a_half_s_bias_is_of_the_other_half():
 
 
 def test_no_archive_is_a_sentence(tmp_path, refuses):
-    refuses(judge.read_judgments, tmp_path)
+    assert refuses(judge.read_judgments, tmp_path).where == f"--scores={tmp_path}"

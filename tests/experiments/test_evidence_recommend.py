@@ -39,7 +39,7 @@ def test_uneven_draws_have_the_drawn_shares_no_row_twice_and_one_for_all_models(
 
 def test_a_workdir_is_a_source_and_what_is_missing_is_a_sentence(tmp_path, refuses):
     store = Store(tmp_path, create=True)
-    refuses(sources.read_workdir, tmp_path)
+    assert refuses(sources.read_workdir, tmp_path).where == f"workdir {tmp_path}"
     store.put(table_of("m", rows=9))
     stored = sources.read_workdir(tmp_path)
     assert (stored.name, stored.shape) == ("m", (1, 1))

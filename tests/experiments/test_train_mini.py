@@ -105,13 +105,12 @@ def test_the_state_of_another_run_is_refused(tmp_path, lost, refuses):
         arrays = safetensors.numpy.load_file(path)
         metadata = {"step": "8"} if lost == "steps" else {"steps": "[8, 8, 8]"}
         safetensors.numpy.save_file(arrays, path, metadata)
-    refuses(train, tmp_path)
+    assert refuses(train, tmp_path).where == str(path)
 
 
-@pytest.mark.parametrize("stage", [TWO[0]._replace(gate=(("rte",), 1.0)), TWO[0]._replace(rows=3)])
-def test_stages_that_cannot_be(tmp_path, stage, monkeypatch, refuses):
+def test_stages_that_cannot_be(tmp_path, monkeypatch, refuses):
     monkeypatch.setattr(jax, "device_count", lambda: 2)
-    refuses(train, tmp_path, (stage,))
+    assert refuses(train, tmp_path, (TWO[0]._replace(rows=3),)).got == "rows = 3"
 
 
 GROWN = (
@@ -151,20 +150,20 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "stages",
+    ("why", "stages"),
     [
-        (GROWN[0], GROWN[1]._replace(grown_to=4)),
-        (*GROWN, GROWN[1]._replace(grown_to=5)),
-        (GROWN[0], GROWN[0]._replace(guidance=1.0)),
-        (TWO[0]._replace(gate=(("attention to the label",), 1.0)),),
-        (TWO[0]._replace(frozen="word"),),
-        (TextStage(1, 2, 64, RECIPE._replace(reach=65)),),
-        (TextStage(1, 2, 64, RECIPE._replace(mix=(("trec", 1.0),))),),
-        (TextStage(1, 2, 64, RECIPE._replace(mix=(("anli_r3", 1.0),), hardest=2)),),
+        ("got 4", (GROWN[0], GROWN[1]._replace(grown_to=4))),
+        ("got 5", (*GROWN, GROWN[1]._replace(grown_to=5))),
+        ("grown_to=3", (GROWN[0], GROWN[0]._replace(guidance=1.0))),
+        ("attention to", (TWO[0]._replace(gate=(("attention to the label",), 1.0)),)),
+        ("'word'", (TWO[0]._replace(frozen="word"),)),
+        ("reach = 65", (TextStage(1, 2, 64, RECIPE._replace(reach=65)),)),
+        ("'trec'", (TextStage(1, 2, 64, RECIPE._replace(mix=(("trec", 1.0),))),)),
+        ("anli_r3", (TextStage(1, 2, 64, RECIPE._replace(mix=(("anli_r3", 1.0),), hardest=2)),)),
     ],
 )
-def test_stages_that_cannot_be_are_refused_before_anything_is_made(stages, refuses):
-    refuses(training.check_stages, stages, RAW, 1)
+def test_stages_that_cannot_be_are_refused_before_anything_is_made(why, stages, refuses):
+    assert why in str(refuses(training.check_stages, stages, RAW, 1))
 
 
 def made_batch():

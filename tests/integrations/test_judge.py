@@ -124,12 +124,15 @@ def test_files_of_alpaca_eval_and_tables(tmp_path):
 
 def test_what_is_no_judgment_is_a_sentence(tmp_path, refuses):
     path, head = tmp_path / "pairs.csv", "p_first,candidate_first\n"
-    texts = [head + row for row in ("2,true\n", "x,true\n", "0.5,maybe\n", "")]
-    odds = [head.replace("p_", "log_odds_", 1) + row for row in ("inf,true\n", ",true\n")]
-    for text in ("a,b\n1,2\n", *texts, *odds, "p_first\n0.5\n", ""):
+    odds = head.replace("p_", "log_odds_", 1)
+    texts = ["a,b\n1,2\n", "p_first\n0.5\n", "", head, f"{odds}inf,true\n", f"{odds},true\n"]
+    texts += [head + row for row in ("2,true\n", "x,true\n", "0.5,maybe\n")]
+    found = []
+    for text in texts:
         path.write_text(text)
-        refuses(read_judgments, [path])
-    refuses(read_judgments, [tmp_path / "absent.csv"])
+        found.append(refuses(read_judgments, [path]).got)
+    assert found[:4] == ["['a', 'b']", "['p_first']", "nothing", "none"]
+    assert found[4:] == ["'inf'", "none in any row", "2 to 2", "'x'", "'maybe'"]
 
 
 def test_answers_with_line_ends_are_one_row(tmp_path):
@@ -184,7 +187,7 @@ def test_ties_among_verdicts_leave_them_verdicts(tmp_path, capsys):
 def test_probabilities_that_are_called_log_odds_are_refused(tmp_path, refuses):
     path = tmp_path / "pairs.jsonl"
     write_pairs(path, np.linspace(0.05, 0.95, 12).tolist())
-    refuses(read_judgments, [path])
+    assert "0.05 to 0.95" in refuses(read_judgments, [path]).got
     write_pairs(path, np.linspace(0.05, 1.95, 12).tolist())
     assert read_judgments([path]).margins.max() == 1.95
 

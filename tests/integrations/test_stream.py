@@ -148,7 +148,8 @@ def test_probabilities_and_texts_of_right_labels(tmp_path, rows, refuses):
     names = pa.array([None if i == 0 else LABELS[g] for i, g in enumerate(gold)])
     probs = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
     path = written(tmp_path / "t.parquet", table_of(probs, names))
-    refuses(correct_stream, path, tmp_path / "o.parquet", GOLD)
+    error = refuses(correct_stream, path, tmp_path / "o.parquet", GOLD)
+    assert "which are probabilities" in error.got
     done = correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", from_probs=True))
     logs = np.log(probs)
     assert_corrected(tmp_path / "o.parquet", calibrate(logs))
@@ -167,7 +168,8 @@ def test_scores_that_are_refused_leave_the_old_file(old, rows, at, value, refuse
     rows[0][at] = value
     written(path, table_of(*rows))
     for options in ({}, {"bias": (-1, -2, -3)}):
-        refuses(correct_stream, path, out, GOLD, **options)
+        error = refuses(correct_stream, path, out, GOLD, **options)
+        assert (f"row {at[0]}" if isinstance(at, tuple) else "-0.5") in str(error)
 
 
 def test_an_interrupted_run_leaves_the_old_file(old):
@@ -186,37 +188,40 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, rows, refuses):
     table = table_of(scores, gold)
     path, out = written(tmp_path / "t.parquet", table), tmp_path / "o.parquet"
 
-    def refused(name=path, reading=GOLD, target=out, **options):
-        refuses(correct_stream, name, target, reading, **options)
+    def refused(why, name=path, reading=GOLD, target=out, **options):
+        assert why in str(refuses(correct_stream, name, target, reading, **options))
 
-    for values in ({}, {"gold": "x"}, {"gold": "gold", "by": ("x",)}):
-        refused(reading=Reading(**values))
-    for labels in (("no",), ("no", "text")):
-        refused(reading=Reading(labels=labels))
-    refused(name=tmp_path / "none*.parquet")
-    for target in (path, tmp_path):
-        refused(target=target)
-    for bias in ((-1, -2), (-1, -2, np.nan)):
-        refused(bias=bias)
-    refused(target_prior=(0.5, 0.5))
-    refused(strength="x")
+    refused("gold='gold'", reading=Reading())
+    for values in ({"gold": "x"}, {"gold": "gold", "by": ("x",)}):
+        refused("no column named 'x'", reading=Reading(**values))
+    refused("got ['no']", reading=Reading(labels=("no",)))
+    refused("got string", reading=Reading(labels=("no", "text")))
+    refused("none*.parquet: ", name=tmp_path / "none*.parquet")
+    refused("name another", target=path)
+    refused("got a folder", target=tmp_path)
+    refused("bias: expected 3 columns", bias=(-1, -2))
+    refused("NaN in row 0, label 2", bias=(-1, -2, np.nan))
+    refused("target_prior: expected 3 shares", target_prior=(0.5, 0.5))
+    refused("strength: expected", strength="x")
+    other = {"name": out, "target": tmp_path / "other.parquet"}
     written(out, table.append_column("prediction", table["text"]))
-    refused(name=out, target=tmp_path / "other.parquet")
-    refused(name=f"{tmp_path}/*.parquet")
+    refused("'prediction'", **other)
+    refused("(text, no, yes, maybe, gold)", name=f"{tmp_path}/*.parquet")
     written(out, table.slice(0, 0))
-    refused(name=out, target=tmp_path / "other.parquet")
+    refused("at least one row", **other)
     out.write_bytes(path.read_bytes()[:-50])
-    refused(name=out, target=tmp_path / "other.parquet")
+    refused("magic bytes", **other)
     together = pa.table({"scores": scores.tolist(), "gold": gold})
-    refused(name=written(out, together), target=path)
+    refused("'scores'", name=written(out, together), target=path)
     wrong = table_of(scores, np.where(np.arange(N) == 700, 7, gold))
-    refused(name=written(out, wrong), target=tmp_path / "o2")
+    refused("'7', which", name=written(out, wrong), target=tmp_path / "o2")
 
 
 def test_too_many_contexts_are_refused(tmp_path, rows, monkeypatch, refuses):
     monkeypatch.setattr(streams, "MAX_CONTEXTS", 500)
     path = written(tmp_path / "t.parquet", table_of(*rows))
-    refuses(correct_stream, path, tmp_path / "o.parquet", Reading(gold="gold", by=("text",)))
+    reading = Reading(gold="gold", by=("text",))
+    assert "500 values" in str(refuses(correct_stream, path, tmp_path / "o.parquet", reading))
 
 
 def test_few_rows_of_a_context_are_warned_of(tmp_path, rows):
@@ -243,6 +248,6 @@ def test_a_context_without_a_row_and_a_missing_package_are_refused(
     scores[:, 1] = np.nan
     path = written(tmp_path / "t.parquet", table_of(scores, gold))
     reading = Reading(labels=LABELS, missing="drop")
-    refuses(correct_stream, path, tmp_path / "o.parquet", reading)
+    assert "1000 of 1000" in str(refuses(correct_stream, path, tmp_path / "o.parquet", reading))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refuses(correct_stream, path, tmp_path / "o.parquet", reading)
+    assert "pyarrow" in refuses(correct_stream, path, tmp_path / "o.parquet", reading).got

@@ -173,7 +173,8 @@ def test_a_bias_shrunk_to_what_is_expected_goes_from_there_to_bc(planted):
 
 @pytest.mark.parametrize("wrong", [(0.1, 0.2), "icl", (np.nan, 0.0, 0.0), 3.0])
 def test_an_expected_bias_is_a_number_for_each_label(wrong, refuses):
-    refuses(calibrate, np.full((12, 3), -1.0), "bc_shrunk", expected_bias=wrong)
+    scores = np.full((12, 3), -1.0)
+    assert refuses(calibrate, scores, "bc_shrunk", expected_bias=wrong).got == repr(wrong)
 
 
 @given(tables, arrays(np.float32, (3, LABELS), elements=nats).map(jnp.asarray))

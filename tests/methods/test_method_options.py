@@ -42,7 +42,7 @@ def test_texts_are_options(text, means):
 
 @pytest.mark.parametrize("text", ["bc", "bc=1", "bc.=1", ".strength=1", "bc.strength", "=", ""])
 def test_texts_of_another_form_are_a_sentence(text, refuses):
-    refuses(read_options, [text])
+    assert refuses(read_options, [text]).got == repr(text)
 
 
 def test_what_is_the_default_is_left_out():
@@ -53,19 +53,19 @@ def test_what_is_the_default_is_left_out():
 
 
 WRONG = {
-    "no method": {"bcc": {"strength": 1}},
-    "a method that is not run": {"pc": {"starts": 2}},
-    "no option": {"bc": {"strenght": 1}},
-    "another kind": {"bc_running": {"batch_size": "few"}},
-    "a value the method refuses": {"bc_running": {"batch_size": 0}},
-    "a prior of other labels": {"bc": {"target_prior": (0.5, 0.3, 0.2)}},
-    "an array": {"bc": {"target_prior": np.ones(2) / 2}},
+    "options: pc": {"pc": {"starts": 2}},
+    "There is no option of bc named 'strenght'": {"bc": {"strenght": 1}},
+    "batch_size: expected a whole number; got 'few'": {"bc_running": {"batch_size": "few"}},
+    "batch_size: expected at least 1": {"bc_running": {"batch_size": 0}},
+    "target_prior: expected 2 shares": {"bc": {"target_prior": (0.5, 0.3, 0.2)}},
+    "options: target_prior of bc is ndarray": {"bc": {"target_prior": np.ones(2) / 2}},
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_options_are_a_sentence(case, table, refuses):
-    refuses(run_calibration, [table], ["icl", "bc", "bc_running"], options=WRONG[case])
+    named = {"methods": ["icl", "bc", "bc_running"], "options": WRONG[case]}
+    assert str(refuses(run_calibration, [table], **named)).startswith(case)
 
 
 def test_compare_takes_options(table):

@@ -57,7 +57,7 @@ def workdir(toy, planted, tmp_path_factory):
 def test_calibrate_takes_it(refuses):
     rows = np.array(4 * [[-1.0, -3.0], [-2.0, -2.5], [-4.0, -2.0]], np.float32)
     np.testing.assert_allclose(calibrate(rows, "toy"), rows - np.median(rows, axis=0))
-    refuses(calibrate, rows, "toy", strenght=1.0)
+    assert refuses(calibrate, rows, "toy", strenght=1.0).key == "option of toy"
 
 
 def test_every_table_names_it(workdir, tmp_path):

@@ -83,7 +83,7 @@ def test_doors_give_the_same_numbers(tables, name):
 
 
 def test_a_method_that_does_not_exist_is_refused_before_anything_runs(tables, refuses):
-    refuses(run_methods, tables, ["bcc"])
+    assert refuses(run_methods, tables, ["bcc"]).key == "method"
 
 
 def test_compiler_options_of_another_xla_are_left_out(monkeypatch):
@@ -123,7 +123,7 @@ def test_rows_that_belong_to_rows_stay_in_their_place(name, k):
 
 def test_questions_without_all_their_orders_are_refused_though_rows_are_padded(refuses):
     blocks = {"test": Evidence(np.zeros((9, 2))), "permutations": Evidence(np.zeros((7, 2)))}
-    refuses(correct_context, METHODS["pride"], blocks)
+    assert refuses(correct_context, METHODS["pride"], blocks).got == "7 rows"
 
 
 def test_contexts_of_other_lengths_share_a_program():

@@ -96,4 +96,5 @@ def test_plane_puts_s0_first():
 def test_three_labels_is_a_sentence(planted, refuses):
     rows = planted(9, 3)[0]
     calibrator = METHODS["bc"].make()
-    refuses(boundary.decision_margin, calibrator, calibrator.fit(rows), rows)
+    state = calibrator.fit(rows)
+    assert refuses(boundary.decision_margin, calibrator, state, rows).got == "shape (9, 3)"

@@ -191,7 +191,8 @@ def test_a_preempted_job_starts_again_and_finishes(studies, reference_store, tmp
 def test_a_wrong_setting_is_refused_before_a_job_is_asked_for(studies, tmp_path, refuses):
     (study,) = studies
     wrong = study._replace(cells=(study.settings.cell("sst2", shots=5000),))
-    refuses(sweep, [wrong], tmp_path, launch=Slurm(cluster="local"), notify=lambda _: None)
+    launch = Slurm(cluster="local")
+    assert "5000" in str(refuses(sweep, [wrong], tmp_path, launch=launch, notify=lambda _: None))
     assert not list((tmp_path / "work").rglob("*"))
 
 

@@ -61,7 +61,7 @@ def test_a_whole_batch_is_bc_whatever_the_order(planted, refuses):
     sizes = np.diff((0, *record.methods["bc_running"].over_stream.rows))
     mean = sizes @ np.array(record.methods["bc_running"].over_stream.accuracy) / 40
     np.testing.assert_allclose(mean, record.methods["bc"].metrics["accuracy"], atol=1e-6)
-    refuses(run_calibration, [table], ["bc"], stream_orders=-1)
+    assert refuses(run_calibration, [table], ["bc"], stream_orders=-1).where == "stream_orders"
 
 
 def test_table_and_figure_show_it_beside_icl_and_bc():

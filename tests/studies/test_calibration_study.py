@@ -216,7 +216,7 @@ def test_a_floor_lifts_minus_infinity_of_every_method(tables, refuses):
     cut = test.log_probs.copy()
     cut[0, 0] = -np.inf
     table = tables[0]._replace(blocks=tables[0].blocks | {"test": test._replace(log_probs=cut)})
-    refuses(run_calibration, [table], ["icl"])
+    assert "-inf in row 0, label 0" in refuses(run_calibration, [table], ["icl"]).got
     above = test._replace(log_probs=np.maximum(cut, -30.0))
     lifted = tables[0]._replace(blocks=tables[0].blocks | {"test": above})
     (ours,) = run_calibration([table], SHIFTS, floor=-30.0)
@@ -226,10 +226,11 @@ def test_a_floor_lifts_minus_infinity_of_every_method(tables, refuses):
 
 def test_bad_input_is_a_sentence(tables, refuses):
     unlabeled = {"test": make_block(tables[0].blocks["test"].log_probs)}
-    refuses(run_calibration, [tables[0]._replace(blocks=unlabeled)], ["bc"])
-    refuses(run_calibration, tables, ["bcx"])
-    refuses(run_calibration, [tables[1]._replace(blocks={"cc": tables[1].blocks["cc"]})])
-    refuses(run_calibration, tables, ["bc"], probe_sizes=[0])
+    error = refuses(run_calibration, [tables[0]._replace(blocks=unlabeled)], ["bc"])
+    assert "20 test rows" in str(error)
+    probe_only = tables[1]._replace(blocks={"cc": tables[1].blocks["cc"]})
+    assert refuses(run_calibration, [probe_only]).got == "cc"
+    assert refuses(run_calibration, tables, ["bc"], probe_sizes=[0]).where == "probe sizes"
 
 
 def test_accuracy_by_probe_size(planted):

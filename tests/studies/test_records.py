@@ -103,44 +103,45 @@ def test_a_record_of_version_4_is_read():
 
 
 OUTSIDE = {"gain": 0.1, "gain_low": 0.2, "gain_high": 0.3}
-SENTENCES = {
-    "no JSON": "{",
-    "a list": "[]",
-    "before versions": without("version"),
-    "a later version": changed(version=99),
-    "no methods": without("methods"),
-    "id that is a number": changed(id=3),
-    "seed that is a word": changed(context={"seed": "x"}),
-    "context that is a word": changed(context="rte"),
-    "metric that is a word": changed(**of_bc(metrics={"accuracy": "good"})),
-    "bias that is a number": changed(**of_bc(bias=1.0)),
-    "another accuracy": WHOLE.to_json().replace("0.6", "0.7", 1),
-    "levels upon levels": "[" * 99_999,
-    "thousands of digits": "9" * 5000,
-    "half a surrogate pair": '"\\ud800"',
-    "seed of 70 bits": changed(context={"seed": 2**70}),
-    "metric that is no number": changed(**of_bc(metrics={"accuracy": float("nan")})),
-    "no accuracy": changed(**of_bc(metrics={"nll": 1.0})),
-    "accuracy in percent": changed(**of_bc(metrics={"accuracy": 50})),
-    "no test rows": changed(rows={"cc": 3}),
-    "one label": changed(label_names=["a"]),
-    "gain outside its interval": changed(**of_bc(metrics={"accuracy": 0.5, **OUTSIDE})),
-    "classes of one label": changed(classes=[3]),
-    "fewer answers than rows": changed(classes=[5, 4]),
-    "answers that are none": changed(**of_bc(right="å")),
-    "bias of one label": changed(**of_bc(bias=[1.0])),
-    "short curve": changed(**of_bc(curve={"labeled": [0.5], "test": [0.5]})),
-    "sizes without draws": changed(**of_bc(probe_size={"rows": [2], "accuracy": [[]]})),
-    "fewer rows than sizes": changed(**of_bc(probe_size={"rows": [2, 4], "accuracy": [[0.5]]})),
-    "curve without the test rows": changed(**of_bc(curve={"labeled": []})),
-}
+SENTENCES = [
+    ("got Expecting property name", "{"),
+    ("got none", "[]"),
+    ("got version 1", without("version")),
+    ("got version 99", changed(version=99)),
+    ("methods in the record; got none", without("methods")),
+    ("id to be str; got 3", changed(id=3)),
+    ("seed to be int; got 'x'", changed(context={"seed": "x"})),
+    ("ContextInfo; got 'rte'", changed(context="rte")),
+    ("float; got 'good'", changed(**of_bc(metrics={"accuracy": "good"}))),
+    ("bias to be tuple[float, ...]; got 1.0", changed(**of_bc(bias=1.0))),
+    ("checksum", WHOLE.to_json().replace("0.6", "0.7", 1)),
+    ("nested too deeply", "[" * 99_999),
+    ("5000 digits", "9" * 5000),
+    ("surrogates", '"\\ud800"'),
+    ("int; got 1180591620717411303424", changed(context={"seed": 2**70})),
+    ("float; got nan", changed(**of_bc(metrics={"accuracy": float("nan")}))),
+    ("accuracies from 0 to 1", changed(**of_bc(metrics={"nll": 1.0}))),
+    ("accuracies from 0 to 1", changed(**of_bc(metrics={"accuracy": 50}))),
+    ("test rows, methods", changed(rows={"cc": 3})),
+    ("two labels", changed(label_names=["a"])),
+    ("gain inside its interval", changed(**of_bc(metrics={"accuracy": 0.5, **OUTSIDE}))),
+    ("rows of each of 2 labels", changed(classes=[3])),
+    ("an answer for each", changed(classes=[5, 4])),
+    ("an answer for each", changed(**of_bc(right="å"))),
+    ("biases of 2 labels", changed(**of_bc(bias=[1.0]))),
+    ("curves of 101 points", changed(**of_bc(curve={"labeled": [0.5], "test": [0.5]}))),
+    ("draws of each probe size", changed(**of_bc(probe_size={"rows": [2], "accuracy": [[]]}))),
+    ("each number of rows", changed(**of_bc(probe_size={"rows": [2, 4], "accuracy": [[0.5]]}))),
+    ("test in the curve; got none", changed(**of_bc(curve={"labeled": []}))),
+]
 
 
-@pytest.mark.parametrize("case", SENTENCES)
+@pytest.mark.parametrize("case", SENTENCES, ids=lambda case: case[0])
 def test_what_is_wrong_is_said_in_a_sentence(case, refuses):
-    caught = refuses(Record.from_json, SENTENCES[case], "w/records/x.json")
-    assert str(caught).startswith("w/records/x.json: ")
-    assert str(caught).endswith("calibrate again.")
+    why, text = case
+    sentence = str(refuses(Record.from_json, text, "w/records/x.json"))
+    assert sentence.startswith("w/records/x.json: ") and sentence.endswith("calibrate again.")
+    assert why in sentence
 
 
 ODD = (None, True, 7, 0.5, "x", [], ["x"], {}, {"x": "x"})
@@ -187,7 +188,7 @@ def test_context_of_a_table_is_what_it_says(refuses):
     info = ContextInfo.from_table(table(details))
     assert (info.task, info.shots, info.demonstrations) == ("rte", 2, ("x",))
     assert info.scorer == SCORER
-    refuses(ContextInfo.from_table, table({"shots": "many"}))
+    assert "int; got 'many'" in str(refuses(ContextInfo.from_table, table({"shots": "many"})))
 
 
 def test_records_are_a_sequence():
@@ -254,4 +255,4 @@ def test_no_records_are_a_table_without_rows():
 @pytest.mark.parametrize(("library", "call"), [("pandas", "to_pandas"), ("pyarrow", "to_arrow")])
 def test_a_library_that_lacks_is_a_sentence(library, call, monkeypatch, refuses):
     monkeypatch.setitem(sys.modules, library, None)
-    refuses(getattr(Records([WHOLE]), call))
+    assert refuses(getattr(Records([WHOLE]), call)).where == call

@@ -35,7 +35,7 @@ def test_results_are_the_records_of_the_workdir(store, refuses):
     bc = frame[(frame.metric == "accuracy") & (frame.method == "bc")]
     assert bc.groupby("task")["value"].mean().to_dict() == pytest.approx({"cb": 0.65, "rte": 0.65})
     assert load_results(store, "arrow").equals(store.records().to_arrow())
-    refuses(load_results, store, "panda")
+    assert refuses(load_results, store, "panda").got == "panda"
 
 
 def test_files_hold_what_load_results_gives(store):
@@ -102,8 +102,3 @@ def test_without_pyarrow_there_is_the_csv_alone_and_a_sentence(store, monkeypatc
     assert [path.name for path in files] == ["results.csv"]
     assert lacks.endswith("results.parquet is not written: it needs pyarrow; pip install pyarrow.")
     assert not (store.workdir / "results.parquet").exists()
-
-
-def test_a_workdir_without_records_is_a_sentence(tmp_path, refuses):
-    Store(tmp_path, create=True)
-    refuses(load_results, tmp_path)

@@ -70,7 +70,8 @@ def test_a_run_whose_contexts_fail_still_says_what_it_scored(tmp_path, refuses):
                 raise InputError("no.")
             return super().score(inputs, *arguments, **options)
 
-    refuses(score, tmp_path, tmp_path / "log", scorer=FailsOnce(tmp_path / "log"))
+    log = tmp_path / "log"
+    assert "1 of 12" in str(refuses(score, tmp_path, log, scorer=FailsOnce(log)))
     ((run,), _) = runs.read(tmp_path)
     assert run.rows == ROWS - sum(SIZES.values())
 

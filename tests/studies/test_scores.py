@@ -12,7 +12,6 @@ from making import make_record
 from processes import python
 
 from batch_calibration import files, scores
-from batch_calibration.errors import InputError, shown
 from batch_calibration.files import process_name
 from batch_calibration.scores import ScoreTable, make_block, one_label_notes
 from batch_calibration.settings import Settings
@@ -68,16 +67,20 @@ def test_a_flipped_bit_anywhere_is_refused(tmp_path, refuses):
         data = bytearray(content)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
-        refuses(scores.load, path)
+        assert str(refuses(scores.load, path)).startswith(f"{path}: ")
     path.write_bytes(content)
     assert scores.load(path).blocks["cc"].spec == {"texts": "é", "sha256": "0"}
 
 
-@pytest.mark.parametrize("text", ["null", "3", "[[]]", "[" * 99_999, "9" * 5_000, '"\\ud800"'])
-def test_a_header_of_another_shape(tmp_path, text, refuses):
+HEADERS = {"got None": "null", "got 3": "3", "got [[]]": "[[]]", "too deeply": "[" * 99_999}
+HEADERS |= {"5000 digits": "9" * 5_000, "surrogates": '"\\ud800"'}
+
+
+@pytest.mark.parametrize("why", HEADERS)
+def test_a_header_of_another_shape(tmp_path, why, refuses):
     path = tmp_path / "t.safetensors"
-    path.write_bytes(scores.seal({}, text))
-    refuses(scores.load, path)
+    path.write_bytes(scores.seal({}, HEADERS[why]))
+    assert why in str(refuses(scores.load, path))
 
 
 def test_a_table_of_another_name_and_a_folder_are_no_tables(tmp_path):
@@ -93,13 +96,13 @@ def test_a_table_of_another_name_and_a_folder_are_no_tables(tmp_path):
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path, refuses):
     ids = make_block([[-1.0, -2.0]], row_ids=["\ud800"])
-    for broken in (
-        table(test=ids),
-        table(test=make_block([[-1.0, -2.0]], row_ids=[3])),
-        table()._replace(context={"seed": np.int32(0)}),
-        table(test=ids._replace(labels=np.zeros(1))),
+    for got, broken in (
+        ("'utf-8' codec can't encode", table(test=ids)),
+        ("str; got 3", table(test=make_block([[-1.0, -2.0]], row_ids=[3]))),
+        ("type int32", table()._replace(context={"seed": np.int32(0)})),
+        ("float64", table(test=ids._replace(labels=np.zeros(1)))),
     ):
-        refuses(broken.save, tmp_path / "t.safetensors")
+        assert got in refuses(broken.save, tmp_path / "t.safetensors").got
     assert not list(tmp_path.iterdir())
 
 
@@ -178,29 +181,31 @@ def test_any_text_is_one_part_of_a_path_and_two_are_two(tmp_path, text):
 
 def test_missing_foreign_and_truncated_file(tmp_path, refuses):
     path = tmp_path / "t.safetensors"
-    refuses(scores.load, path)
+    assert refuses(scores.load, path).got == "No such file or directory"
     safetensors.numpy.save_file({"a": np.zeros(2, np.float32)}, path)
-    refuses(scores.load, path)
+    assert "__metadata__" in refuses(scores.load, path).got
     table().save(path)
     path.write_bytes(path.read_bytes()[:-7])
-    refuses(scores.load, path)
+    assert "incomplete" in refuses(scores.load, path).got
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("why", "change"),
     [
-        lambda h: h["context"].update(seed=7),
-        *(lambda h, form=form: h.update(format=form) for form in (99, 1, "2")),
-        lambda h: h.update(context=[]),
-        lambda h: h.update(blocks={"test": 3}),
-        lambda h: h["blocks"]["test"].update(row_ids=[1, 2]),
-        lambda h: h.update(label_names=None),
-        lambda h: h.pop("id"),
-        lambda h: h["blocks"]["test"].update(row_ids=["a"]),
-        lambda h: h["blocks"].update(dc={"row_ids": [], "spec": {}}),
+        ("its id", lambda h: h["context"].update(seed=7)),
+        ("of format 99", lambda h: h.update(format=99)),
+        ("of format 1", lambda h: h.update(format=1)),
+        ("int; got '2'", lambda h: h.update(format="2")),
+        ("object]; got []", lambda h: h.update(context=[])),
+        ("BlockHeader; got 3", lambda h: h.update(blocks={"test": 3})),
+        ("str; got 1", lambda h: h["blocks"]["test"].update(row_ids=[1, 2])),
+        ("got None", lambda h: h.update(label_names=None)),
+        ("id in the header; got none", lambda h: h.pop("id")),
+        ("for 1 row ids", lambda h: h["blocks"]["test"].update(row_ids=["a"])),
+        ("'dc.log_probs'", lambda h: h["blocks"].update(dc={"row_ids": [], "spec": {}})),
     ],
 )
-def test_edited_file(tmp_path, change, refuses):
+def test_edited_file(tmp_path, why, change, refuses):
     path = tmp_path / "t.safetensors"
     table().save(path)
     data = path.read_bytes()
@@ -209,21 +214,21 @@ def test_edited_file(tmp_path, change, refuses):
     arrays = safetensors.numpy.load(data)
     change(header)
     path.write_bytes(scores.seal(arrays, json.dumps(header)))
-    refuses(scores.load, path)
+    assert why in str(refuses(scores.load, path))
 
 
 @pytest.mark.parametrize(
-    "block",
+    ("why", "block"),
     [
-        make_block([[-1.0, np.nan]], row_ids=["r7"]),
-        make_block([[np.inf, -1.0]]),
-        make_block([[-1.0, -1.0]], labels=[2]),
-        make_block(np.zeros((0, 2))),
-        make_block([[-1.0, -1.0, -1.0]]),
+        ("row r7, label 'positive' is nan", make_block([[-1.0, np.nan]], row_ids=["r7"])),
+        ("row 0, label 'negative' is inf", make_block([[np.inf, -1.0]])),
+        ("got [2]", make_block([[-1.0, -1.0]], labels=[2])),
+        ("got none", make_block(np.zeros((0, 2)))),
+        ("got ((1, 3), (1,), (1,))", make_block([[-1.0, -1.0, -1.0]])),
     ],
 )
-def test_a_bad_table_is_never_written(tmp_path, block, refuses):
-    refuses(table(test=block).save, tmp_path / "t.safetensors")
+def test_a_bad_table_is_never_written(tmp_path, why, block, refuses):
+    assert why in str(refuses(table(test=block).save, tmp_path / "t.safetensors"))
     assert not list(tmp_path.iterdir())
 
 
@@ -250,16 +255,10 @@ def test_a_record_of_another_name_and_a_folder_are_no_records(tmp_path, refuses)
     store.put_record(make_record("sst2", {"bc": 0.5}))
     (path,) = (tmp_path / "records").iterdir()
     renamed = path.rename(path.with_name("a.json"))
-    refuses(store.records)
+    assert refuses(store.records).where == str(renamed)
     renamed.unlink()
     path.mkdir()
-    refuses(store.records)
-
-
-def test_a_sentence_is_one_line_that_can_be_read():
-    message = str(InputError("a\nb " + "x" * 9999 + "\u2028: give c."))
-    assert message == "a b " + "x" * 200 + "... : give c."
-    assert shown([1, 2]) == "[1, 2]" and shown(10**5000) == "a very long int"
+    assert refuses(store.records).got == "Is a directory"
 
 
 def test_processes_may_open_one_folder_at_once(tmp_path):
@@ -274,10 +273,10 @@ def test_processes_may_open_one_folder_at_once(tmp_path):
 
 
 def test_a_workdir_without_scores_without_records_or_unwritable(tmp_path, refuses):
-    refuses(Store, tmp_path)
-    refuses(Store(tmp_path, create=True).records)
+    assert refuses(Store, tmp_path).where == f"workdir {tmp_path}"
+    assert "no records" in str(refuses(Store(tmp_path, create=True).records))
     (tmp_path / "file").write_text("")
-    refuses(Store, tmp_path / "file" / "w", create=True)
+    assert refuses(Store, tmp_path / "file" / "w", create=True).got == "Not a directory"
 
 
 def test_a_file_of_one_label_is_said_where_it_is_scored_and_where_it_is_judged(tmp_path):

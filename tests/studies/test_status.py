@@ -42,7 +42,7 @@ def lines(workdir):
 
 def test_a_context_that_cannot_be_scored_leaves_the_others(tmp_path, refuses):
     work, log = tmp_path / "w", tmp_path / "log"
-    refuses(score, work, log, CELLS, scorer=Refuses(log, 1, 2))
+    assert "2 of 4" in str(refuses(score, work, log, CELLS, scorer=Refuses(log, 1, 2)))
     status = lines(work)
     assert status[0] == "2 done, 0 running, 2 failed, 0 left"
     said = "failed: fake, seed {0}, 1 shots: seed {0}: expected another one; choose it."
@@ -64,7 +64,7 @@ def test_what_another_worker_finds_to_fail_while_this_one_runs_is_not_tried_agai
                     score(work, log, CELLS[3:], scorer=Refuses(log, 3))
             return super().score(inputs, labels, **options)
 
-    refuses(score, work, log, CELLS, scorer=Meanwhile(log))
+    assert "1 of 4 contexts" in str(refuses(score, work, log, CELLS, scorer=Meanwhile(log)))
     assert lines(work)[0] == "3 done, 0 running, 1 failed, 0 left"
 
 
