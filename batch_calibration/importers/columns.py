@@ -87,6 +87,9 @@ def from_columns(
         vectors = read_vectors(where, candidates, vector_name, reading, label_names)
     vectors = vectors._replace(notes=(*vectors.notes, *gold_notes))
     imported = label_rows(where, vectors, columns, reading, score_names)
+    if vector_name is None and not named and imported.labels is not None:
+        gold = imported.labels
+        refuse_unnamed(where, columns[reading.gold], gold, names)
     return replace(imported, about={"task": reading.task or task})
 
 
@@ -177,6 +180,20 @@ def label_rows(
         notes=notes,
         score_names=read_names,
     )
+
+
+def refuse_unnamed(where: str, column: Column, gold: np.ndarray, names: Names) -> None:
+    """Raises an error if gold labels are names, and some columns of scores are right in no row."""
+    is_named = np.isin(np.arange(len(names)), gold)
+    texts = set(map(cells.text_of, column)) - {"", "-1"}
+    has_rows = (gold >= 0).sum() >= MIN_ROWS_TO_WARN * len(names)
+    if is_named.all() or is_named.sum() < 2 or not has_rows or all(map(str.isdecimal, texts)):
+        return
+    named = tuple(name for name, is_right in zip(names, is_named, strict=True) if is_right)
+    got = ", ".join(repr(name) for name in names if name not in named)
+    remedy = f"pass {spell('labels', named)}, or {spell('labels', names)} if all are labels"
+    expected = "a column of scores for each name of the right labels"
+    raise InputError.at(where, expected, f"{got} in addition, right in no row", remedy, "labels")
 
 
 def refuse_repeated_ids(where: str, columns: Mapping[str, Sequence[str]]) -> None:
