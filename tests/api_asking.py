@@ -3,10 +3,11 @@
 import asyncio
 
 import numpy as np
-from api_server import LABELS, first_tokens, summed
+from api_server import LABELS, first_tokens, nats, summed, token_of
 
 from batch_calibration.scoring.api.client import Pace
 from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.settings import ApiSettings
 
 TEXTS = [f"Review: film {i}\nSentiment:" for i in range(12)]
@@ -43,3 +44,10 @@ def want(texts=TEXTS, labels=LABELS):
 
 def want_first(texts=TEXTS):
     return np.array([[first_tokens(text)[label] for label in LABELS] for text in texts])
+
+
+def want_ids(tokenizer, texts=TEXTS):
+    rows = []
+    for prompt, labels in zip(*encode(tokenizer.tokenizer, texts, LABELS, tokenizer.bos), strict=True):
+        rows.append([nats(str(prompt), token_of(ids[0])) - 1 for ids in labels])
+    return np.array(rows)

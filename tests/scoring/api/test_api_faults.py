@@ -86,31 +86,35 @@ AGAIN = {"7": 7.0, "0.25": 0.0, "Sun, 22 Nov 2026 05:00:09 GMT": 9.0}
 AGAIN |= {"soon": 0.0, "nan": 0.0, "-3": 0.0}
 
 
-@pytest.mark.parametrize("after", AGAIN)
-@pytest.mark.parametrize("status", [429, 503])
-def test_the_server_says_when_to_come_again(after, status):
-    headers, seconds = {"retry-after": after}, AGAIN[after]
-    headers |= {"date": "Sun, 22 Nov 2026 05:00:00 GMT"} if "GMT" in after else {}
-    time, sent = Time(), []
+def busy_once(time, status, **headers):
+    """A server that answers from the second request on, and the times of all requests."""
+    sent = []
 
-    def handler(request):
+    def handler(_):
         sent.append(time.now)
-        if len(sent) == 1:
-            return streamed(status, headers=headers)
-        return streamed(200, b"{}")
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return streamed(200, b"{}") if sent[1:] else streamed(status, headers=named)
 
+    return handler, sent
+
+
+@pytest.mark.parametrize("after", AGAIN)
+def test_the_server_says_when_to_come_again(after):
+    time, seconds = Time(), AGAIN[after]
+    date = {"date": "Sun, 22 Nov 2026 05:00:00 GMT"} if "GMT" in after else {}
+    handler, sent = busy_once(time, 503, retry_after=after, **date)
     asyncio.run(ask(handler, time))
     assert len(sent) == 2
     assert sent[1] - sent[0] == seconds if seconds else 0.5 <= sent[1] - sent[0] <= 1.0
 
 
-def test_long_waits_are_told_once_with_their_reason():
+def test_long_waits_are_told_once_with_their_reason(monkeypatch):
+    monkeypatch.setenv("API_KEY", "sk-planted-0123456789")
     notes, time = [], Time()
     content = {"error": {"message": "rate limit of sk-planted-0123456789"}}
     busy = Reply(content, 429, {"retry-after": "30"})
     with running(lambda number, *_: busy if number < 3 else None) as server:
         asks = scorer(server.address, time=time)
-        asks._server = Server(server.address, "API_KEY", "sk-planted-0123456789")
         asks.notify = notes.append
         asks.score(TEXTS, LABELS)
     assert notes[0] == f"{server.address}: status 429: 'rate limit of ...'; waiting 30 seconds"
@@ -118,18 +122,12 @@ def test_long_waits_are_told_once_with_their_reason():
 
 
 def test_a_busy_server_is_left_alone_by_all():
-    time, sent = Time(), []
-
-    def handler(request):
-        sent.append(time.now)
-        if len(sent) == 1:
-            return streamed(429, headers={"retry-after": "30"})
-        return streamed(200, b"{}")
-
     async def first_alone(client):
         await client.ask(Request("a", {}))
         await asyncio.gather(*(client.ask(Request("a", {})) for _ in range(3)))
 
+    time = Time()
+    handler, sent = busy_once(time, 429, retry_after="30")
     asyncio.run(ask(handler, time, use=first_alone))
     assert sent[0] == 0 and min(sent[1:]) >= 30
 
@@ -150,7 +148,8 @@ def test_waits_double_and_end(error, refuses):
         raise error("key in request", request=request)
 
     time = Time()
-    refuses(asyncio.run, ask(handler, time))
+    error_of_all = refuses(asyncio.run, ask(handler, time))
+    assert error_of_all.got == f"none after attempt 8 of 8 ({error.__name__})"
     assert time.slept == [1, 2, 4, 8, 16, 32, 60]
     for jitter in (0.0, 0.5):
         time = Time()
@@ -161,5 +160,6 @@ def test_waits_double_and_end(error, refuses):
 
 def test_a_server_that_says_tomorrow_is_not_waited_for(refuses):
     time = Time()
-    refuses(asyncio.run, ask(lambda _: streamed(429, headers={"retry-after": "86400"}), time))
-    assert not time.slept
+    tomorrow = streamed(429, headers={"retry-after": "86400"})
+    error = refuses(asyncio.run, ask(lambda _: tomorrow, time))
+    assert "retry after 86400 seconds" in error.got and not time.slept
