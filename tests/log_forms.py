@@ -6,13 +6,9 @@ import zipfile
 
 from batch_calibration.importers import Reading
 
-READINGS = (
-    *(Reading(), Reading(missing="least"), Reading(by=("choices",)), Reading(gold="answer")),
-    *(Reading(by=("subject",), missing="drop"), Reading(filter="none", missing=-30.0)),
-    Reading(labels=("yes", "no")),
-)
-
-
+READINGS = Reading(), Reading(missing="least"), Reading(by=("choices",)), Reading(gold="answer")
+READINGS += Reading(by=("subject",), missing="drop"), Reading(filter="none", missing=-30.0)
+READINGS += (Reading(labels=("yes", "no")),)
 CHOICES = ("no", "yes")
 HEAD = "Q: is it?\nA: yes\n\nQ: was it?\nA: no\n\n"
 
@@ -63,16 +59,12 @@ def _harness(old):
 
 def _inspect():
     top = [{"token": name, "logprob": -1.0 - j} for j, name in enumerate((" A", "B", "x"))]
-    samples = [
-        {
-            "id": i, "epoch": 1, "choices": ["a", "b"], "target": "AB"[i % 2],
-            "metadata": {"subject": "ab"[i % 2]}, "scores": {"choice": {"value": "C"}},
-            "output": {"choices": [{"logprobs": {"content": [
-                {"token": " A", "logprob": -0.5 - i, "top_logprobs": top}
-            ]}}]},
-        }
-        for i in range(3)
-    ]  # fmt: skip
+    samples = []
+    for i in range(3):
+        listed = [{"token": " A", "logprob": -0.5 - i, "top_logprobs": top}]
+        sample = {"id": i, "epoch": 1, "choices": ["a", "b"], "target": "AB"[i % 2]}
+        sample |= {"metadata": {"subject": "ab"[i % 2]}, "scores": {"choice": {"value": "C"}}}
+        samples.append(sample | {"output": {"choices": [{"logprobs": {"content": listed}}]}})
     head = {"version": 2, "status": "success", "eval": {"task": "t", "model": "m"}}
     return head | {"samples": samples}
 
@@ -84,14 +76,11 @@ def _helm(joint):
             token = {"text": (" no", " yes")[j], "logprob": -1.0 - i - j}
             if joint:
                 token = {"text": " A", "logprob": -0.5, "top_logprobs": {" A": -0.5 - i, "B": -3.0}}
-            states.append({
-                "instance": {"id": f"id{i}", "references": [
-                    {"output": {"text": text}, "tags": ["correct"]} for text in ("no", "yes")
-                ]},
-                "reference_index": j, "request_mode": "original", "train_trial_index": 0,
-                "output_mapping": {"A": "no", "B": "yes"}, "request": {"prompt": f"{i} no"},
-                "result": {"completions": [{"tokens": [token]}]},
-            })  # fmt: skip
+            listed = [{"output": {"text": text}, "tags": ["correct"]} for text in CHOICES]
+            state = {"instance": {"id": f"id{i}", "references": listed}, "reference_index": j}
+            state |= {"request_mode": "original", "train_trial_index": 0}
+            state |= {"output_mapping": {"A": "no", "B": "yes"}, "request": {"prompt": f"{i} no"}}
+            states.append(state | {"result": {"completions": [{"tokens": [token]}]}})
     method = "multiple_choice_joint" if joint else "multiple_choice_separate_original"
     return {"adapter_spec": {"method": method, "max_train_instances": 1}, "request_states": states}
 

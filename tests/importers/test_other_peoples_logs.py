@@ -1,5 +1,6 @@
 """Logs that were cut, mixed or marked in their own way: the right number, or a sentence."""
 
+import gzip
 import io
 import json
 import re
@@ -359,6 +360,8 @@ BOMBS = {
     "a.npz": lambda: zipped({"scores.npy": as_npy(np.zeros((MANY // 2, 2)))}),
     "a.eval": lambda: zipped({"header.json": " " * (8 * MANY), "samples/1_epoch_1.json": "{}"}),
     "a.parquet": pd.DataFrame(np.full((MANY, 2), -1.0), columns=LABELS).to_parquet,
+    "a.csv.gz": lambda: gzip.compress(b"0" * (8 * MANY)),
+    "a.csv.zst": lambda: pa.compress(b"0" * (8 * MANY), codec="zstd", asbytes=True),
 }
 
 

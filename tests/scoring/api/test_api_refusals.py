@@ -4,8 +4,8 @@ import random
 
 import pytest
 from api_asking import TEXTS, Time, scorer
-from api_server import LABELS, Reply, answer, completion, running
-from fuzz import VALUES, other
+from api_server import LABELS, Reply, answer, running
+from damage import VALUES, other
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api.protocols import PROTOCOLS
@@ -14,93 +14,41 @@ from batch_calibration.scoring.api.protocols import PROTOCOLS
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
+    ("status", "text", "got"),
     [
-        (400, '{"error": {"message": "logprobs must be at most 5"}}'),
-        (401, '{"detail": "who?"}'),
-        (404, '{"message": "no model"}'),
-        (501, "x" * 1000),
-        (307, ""),
-        (422, "[1]"),
-        (200, "<html>Welcome"),
+        (
+            400,
+            '{"error": {"message": "logprobs must be at most 5"}}',
+            "'logprobs must be at most 5'",
+        ),
+        (401, '{"detail": "who?"}', "'who?'; put the server's key"),
+        (404, '{"message": "no model"}', "'no model'"),
+        (501, "x" * 1000, f"'{'x' * 199}..."),
+        (422, "[1]", "'[1]'"),
+        (200, "<html>Welcome", "'<html>Welcome'"),
     ],
 )
-def test_a_final_status_or_a_page_is_a_sentence(status, text, refuses):
+def test_a_final_status_or_a_page_is_a_sentence(status, text, got, refuses):
     with running(lambda *_: Reply(text, status)) as server:
         time = Time()
-        refuses(scorer(server.address, time=time).score, TEXTS, LABELS)
+        error = str(refuses(scorer(server.address, time=time).score, TEXTS, LABELS))
         assert not time.slept and 8 <= len(server.asked) < 24
+    assert got in error and (status == 200 or f"status {status}" in error)
 
 
 def test_a_decision_of_other_options_is_refused(refuses):
     reply = {"answers": {"label": {"probabilities": {"negative": 0.5, "other": 0.5}}}}
     with running(lambda *_: Reply(reply)) as server:
-        refuses(scorer(server.address, "systemone").score, TEXTS, LABELS)
+        error = refuses(scorer(server.address, "systemone").score, TEXTS, LABELS)
+    assert "each of negative, positive; got {'negative': 0.5, 'other': 0.5}" in str(error)
 
 
 def test_no_server_is_told_at_once(refuses):
     with running() as server:
         pass
     time = Time()
-    refuses(scorer(server.address, time=time).score, TEXTS, LABELS)
-    assert not time.slept
-
-
-def changed(path, *keys, to):
-    """The right answer with one thing in it changed."""
-
-    def fault(_, where, body):
-        reply = answer(where, body)
-        inner = reply
-        for key in keys[:-1]:
-            inner = inner[key]
-        inner[keys[-1]] = to
-        return Reply(reply)
-
-    return fault
-
-
-LOGPROBS = ("choices", 0, "logprobs")
-
-
-@pytest.mark.parametrize(
-    ("way", "fault"),
-    [
-        ("echo", changed("", *LOGPROBS, to=None)),
-        ("echo", changed("", *LOGPROBS, "token_logprobs", to=[-1.0])),
-        ("echo", lambda *_: Reply(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]}))),
-        ("prompt_logprobs", changed("", "choices", 0, "prompt_logprobs", to=None)),
-        ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{}])),
-        ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{" a": 0.0, " b": 0.0}])),
-        ("top_k", changed("", *LOGPROBS, to=None)),
-        ("chat", lambda *_: Reply({"choices": [{"logprobs": {"content": None}}]})),
-        ("logprob_token_ids", changed("", *LOGPROBS, "top_logprobs", to=[{"token_id:5": -1.0}])),
-        ("score", lambda *_: Reply({"scores": [[0.2, 0.2, 0.1]]})),
-        ("score", lambda *_: Reply({"scores": [[0.2, 0.0]]})),
-        ("score", lambda *_: Reply({"scores": []})),
-        ("score", lambda *_: Reply([1])),
-    ],
-)
-def test_a_server_that_cannot_do_it_is_told_which_way_to_try(
-    way, fault, tokenizer, tmp_path, refuses
-):
-    path = tmp_path / "answers"
-    with running(fault) as server:
-        refuses(scorer(server.address, way, tokenizer=tokenizer, answers=path).score, TEXTS, LABELS)
-        # What was of no use is not kept.
-        asks = scorer(server.address, way, tokenizer=tokenizer, answers=path)
-        assert asks.estimate(TEXTS, LABELS).answered == 0
-
-
-def test_log_probs_that_stand_one_token_too_early_are_refused(refuses):
-    def shift(_, path, body):
-        reply = answer(path, body)
-        lists = reply["choices"][0]["logprobs"]
-        lists["tokens"], lists["token_logprobs"] = (lists[x][:-1] for x in lists)
-        return Reply(reply)
-
-    with running(shift) as server:
-        refuses(scorer(server.address).score, TEXTS, LABELS)
+    error = refuses(scorer(server.address, time=time).score, TEXTS, LABELS)
+    assert "cannot be reached" in str(error) and not time.slept
 
 
 @pytest.mark.parametrize("value", [0.0, -2.5])
@@ -112,7 +60,9 @@ def test_scores_that_are_all_equal_are_refused(value, tmp_path, refuses):
         return Reply(reply)
 
     with running(fault) as server:
-        refuses(scorer(server.address, answers=tmp_path / "answers").score, TEXTS, LABELS)
+        asks = scorer(server.address, answers=tmp_path / "answers")
+        error = str(refuses(asks.score, TEXTS, LABELS))
+    assert f"every score is {value:g}" in error and "Try prompt_logprobs" in error
 
 
 @pytest.mark.parametrize("way", PROTOCOLS)

@@ -159,13 +159,13 @@ def test_the_estimate_counts_what_is_not_answered(tokenizer, tmp_path):
 
 def test_settings_that_do_not_go_together_are_refused(tokenizer, refuses):
     address = "http://127.0.0.1/v1"
-    refuses(scorer, address, "score")
-    refuses(scorer, address, "top_k", missing="most")
-    refuses(ApiScorer, ApiSettings(server=address), "")
-    refuses(scorer(address).score, ImageInputs([]), LABELS)
+    assert refuses(scorer, address, "score").key == "tokenizer"
+    assert refuses(scorer, address, "top_k", missing="most").got == "'most'"
+    assert refuses(ApiScorer, ApiSettings(server=address), "").key == "model"
+    assert "image" in str(refuses(scorer(address).score, ImageInputs([]), LABELS))
     asks = scorer(address, "score", tokenizer=tokenizer)
-    refuses(asks.score, TEXTS, (" not good", " positive"))
-    refuses(asks.score, [" film"], LABELS)
+    assert "' not good' is 2 tokens" in str(refuses(asks.score, TEXTS, (" not good", " positive")))
+    assert refuses(asks.score, [" film"], LABELS).got == "' film'"
 
 
 def test_the_identity_names_what_decides_the_numbers_alone(tokenizer):
@@ -183,4 +183,5 @@ def test_the_identity_names_what_decides_the_numbers_alone(tokenizer):
 
 def test_without_the_library_the_extra_is_named(monkeypatch, refuses):
     monkeypatch.setitem(__import__("sys").modules, "httpx2", None)
-    refuses(clients.connect, Server("http://127.0.0.1/v1"), 1.0)
+    error = refuses(clients.connect, Server("http://127.0.0.1/v1"), 1.0)
+    assert error.key == "scorer" and "[api]" in error.remedy

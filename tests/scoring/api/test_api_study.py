@@ -51,8 +51,8 @@ def test_a_run_whose_server_fails_goes_on(tmp_path, refuses):
         return Reply("gone", 400) if number >= 12 else None
 
     with running(fault) as server:
-        refuses(run_scoring, study(server.address, in_flight=1), store=tmp_path)
-        assert len(server.asked) == 20
+        error = refuses(run_scoring, study(server.address, in_flight=1), store=tmp_path)
+        assert len(server.asked) == 20 and "status 400: 'gone'" in str(error)
         server.fault = lambda *_: None
         notes = []
         run_scoring(study(server.address, in_flight=1), store=tmp_path, notify=notes.append)
@@ -88,18 +88,6 @@ def test_a_refused_row_is_named_and_costs_no_other(tmp_path):
         assert len(server.asked) == requests_before
 
 
-def test_a_probe_without_labels_leaves_the_others(tmp_path):
-    def fault(_, path, body):
-        return without_labels() if "N/A" in body["prompt"].split("\n\n")[-1] else None
-
-    with running(fault) as server:
-        for _ in range(2):
-            run_scoring(study(server.address), store=tmp_path)
-            (table,) = Store(tmp_path).tables()[0]
-            assert len(table.blocks["cc"].row_ids) == 2
-        assert len(server.asked) == 54
-
-
 def test_probes_that_have_no_score_at_all_are_left_out(tmp_path, refuses):
     usual = render_contexts(study("http://127.0.0.1:1/v1"))[0].blocks["test"].inputs
 
@@ -113,13 +101,16 @@ def test_probes_that_have_no_score_at_all_are_left_out(tmp_path, refuses):
             assert list(table.blocks) == ["test"]
         assert len(server.asked) == 54
         server.fault = lambda *_: Reply(completion("I", {"top_logprobs": [{"I": -0.1}]}))
-        refuses(run_scoring, study(server.address, top_logprobs=3), store=tmp_path)
+        error = refuses(run_scoring, study(server.address, top_logprobs=3), store=tmp_path)
+    assert "the same one to" in str(error)
 
 
 def test_settings_of_networks_are_refused_for_a_server(refuses):
     for name, value in (("mesh", "data:2"), ("logits_only", True), ("dtype", "bfloat16")):
-        refuses(load_scorer, study("http://127.0.0.1:1/v1", **{name: value}))
-    refuses(render_contexts, study("http://127.0.0.1:1/v1", over_long="drop_shots"))
+        error = refuses(load_scorer, study("http://127.0.0.1:1/v1", **{name: value}))
+        assert error.key == name
+    error = refuses(render_contexts, study("http://127.0.0.1:1/v1", over_long="drop_shots"))
+    assert error.key == "tokenizer"
     fits = study("http://127.0.0.1:1/v1", over_long="drop_shots", tokenizer="mini")
     assert render_contexts(fits)
 
