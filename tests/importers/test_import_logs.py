@@ -238,14 +238,6 @@ def test_rows_that_repeat_per_filter_are_kept_once(log, refuses):
     refuses(read_one, log(named), filter="oter")
 
 
-def test_two_logs_in_one_file_are_refused(log, refuses):
-    repeated = [{**line, "filter": "none"} for line in rows()]
-    refuses(read_one, log(repeated + repeated))
-    changed = rows()
-    changed[0]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
-    refuses(read_one, log(rows() + changed))
-
-
 def test_an_accuracy_that_counts_something_else_is_said(log):
     log_rows = [row(i, (-1.0, -2.0), target=0, acc=float(i != 1)) for i in range(4)]
     message = notes(read_one(log(log_rows)))

@@ -7,16 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from response_forms import (
-    chat,
-    completion,
-    echoed,
-    generated,
-    llama,
-    old_llama,
-    place,
-    prompted,
-)  # fmt: skip
+from response_forms import chat, completion, echoed, generated, llama, old_llama, place, prompted
 
 from batch_calibration.importers import IMPORTERS, Reading, read
 from batch_calibration.responses.servers import RESPONSE_FORMATS, end_log_prob, label_probs
@@ -123,12 +114,6 @@ def test_echoed_prompts_are_grouped_and_their_labels_summed(saved):
     assert scores(table).tolist() == [[-2.5, -1.5], [-4.0, -0.25], [-4.5, -0.5]]
     prompt = OPENAI.prompt_tokens(echoed(["A", " yes"], [None, -1.0]))
     assert end_log_prob(prompt, "yes", "") == (-1.0, 1)
-
-
-def test_several_prompts_of_a_request_are_each_a_choice(saved):
-    response = echoed(["Q", " yes", " x"], [None, -1.0, -9.0], new=2)
-    response["choices"] += echoed(["Q", " no", " x"], [None, -2.0, -9.0])["choices"]
-    assert scores(read(saved({**response, "custom_id": "a"}), YES_NO)[0]).tolist() == [[-1.0, -2.0]]
 
 
 def test_the_longest_label_that_a_prompt_ends_with_is_meant(saved):
