@@ -81,7 +81,7 @@ def test_without_pyarrow_the_remedy_is_named(tmp_path, monkeypatch, refuses):
 
 @pytest.mark.parametrize("address", ["s3://bucket/log.jsonl", "hf://datasets/a/b/*.jsonl"])
 def test_addresses_are_refused(address, capsys, refuses):
-    assert refuses(importers.read, address).where == address
+    assert refuses(importers.read, address).where.endswith(address.partition("//")[2])
     for command in (["diagnose", address], ["compare", "a", "--probe", address]):
         with pytest.raises(SystemExit, match="2"):
             run(command)

@@ -116,7 +116,9 @@ def test_gold_of_echoes_that_is_neither_flag_nor_label_is_refused(saved, cell, g
 
 def test_lines_of_one_prompt_are_of_one_context(saved):
     path = saved(echoes(CELLS["flag"]))
-    assert refused(path, labels=LABELS, by=("right",)).expected.startswith("one 'right' on all")
+    assert refused(path, labels=LABELS, by=("right",)).expected.startswith(
+        "the same 'right' on all"
+    )
 
 
 def completions(*choices, new=0, **fields):
@@ -255,7 +257,7 @@ def test_prompts_of_which_a_request_failed_are_left_out_with_a_note(saved):
     (table,) = read(saved(lines), Reading(labels=LABELS, gold="right"))
     assert table.blocks["test"].labels.tolist() == [0, 0, 1]
     assert table.blocks["test"].row_ids == ("0", "2", "3")
-    assert "1 of 4 prompts lack a label that failed" in notes(table)
+    assert "1 of 4 prompts lack a" in notes(table)
     assert "not of 'no'" in str(refused(saved(lines[:2] + lines[3:]), labels=LABELS))
 
 
@@ -384,14 +386,15 @@ def test_a_table_that_compresses_well_is_read(saved, small_limit):
 
 
 @pytest.mark.parametrize("declared", [100, 1 << 40])
-@pytest.mark.parametrize("name", ["a.npz", "a.eval"])
-def test_a_zip_that_declares_another_size_is_refused(saved, name, declared):
+@pytest.mark.parametrize(("name", "kind"), [("a.npz", "file of arrays"), ("a.eval", "log")])
+def test_a_zip_that_declares_another_size_is_refused(saved, name, kind, declared):
     """A header that says 100 bytes opens no gigabyte, nor does one that says a tebibyte."""
     data = bytearray(BOMBS[name]())
     for mark, at in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
         start = data.index(mark) + at
         data[start : start + 4] = (declared % (1 << 32) or (1 << 32) - 2).to_bytes(4, "little")
-    assert refused(saved(bytes(data), name), labels=LABELS).expected == "XX"
+    expected = f"an intact {kind}" if declared == 100 else f"a file of {len(data):,} bytes that unp"
+    assert refused(saved(bytes(data), name), labels=LABELS).expected.startswith(expected)
 
 
 def test_an_array_whose_header_declares_more_than_the_file_holds_is_refused(saved):
@@ -400,8 +403,8 @@ def test_an_array_whose_header_declares_more_than_the_file_holds_is_refused(save
         shape = f"({count}, 2), }}".ljust(29).encode()
         declared = data.replace(b"(4, 2), }" + b" " * 20, shape)
         assert len(declared) == len(data) and declared != data
-        assert refused(saved(declared, "a.npy")).expected == "an intact file of arrays"
-        assert refused(saved(zipped({"scores.npy": declared}), "a.npz")).got == "XX"
+        for path in (saved(declared, "a.npy"), saved(zipped({"scores.npy": declared}), "a.npz")):
+            assert refused(path).expected == "an intact file of arrays"
 
 
 def test_zstandard_that_holds_more_than_the_zip_declares_is_refused(saved):
