@@ -3,9 +3,7 @@
 import csv
 import io
 import json
-import math
 import re
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -27,62 +25,6 @@ def make_rows(chance: Random, labels, most=12):
         scores = {name: round(-chance.expovariate(0.5) - 0.01, 4) for name in labels}
         rows[str(i)] = {"scores": scores, "gold": chance.choice(labels)}
     return rows
-
-
-def gold_by_scores(rows):
-    """The right label by the scores of a row, for files that do not name their rows."""
-    golds = {}
-    for row in rows.values():
-        golds[" ".join(f"{x}:{y:.4f}" for x, y in sorted(row["scores"].items()))] = row["gold"]
-    return golds
-
-
-def read_part(path, reading, fields):
-    """Read a file by scores; the rows of `rest` may be left out."""
-    return {**fields, **gold_by_scores(read_by_name(path, reading))}
-
-
-def echoed_labels(chance: Random, folder: Path):
-    """Prompts scored with each label, whose gold is a flag, a name or an index, some not whole."""
-    labels = chance.sample(WORDS, chance.choice((2, 2, 3)))
-    rows = make_rows(chance, labels)
-    kind = chance.choice(("flag", "true", "name", "index", "own name", "own index", "several"))
-    is_batch, written = kind != "several" and chance.random() < 0.4, []
-    for i, row in rows.items():
-        choices, cells, right = [], [], labels.index(row["gold"])
-        for j, name in enumerate(labels):
-            values = {"token_logprobs": [None, row["scores"][name]]}
-            log_probs = {"tokens": [f"Q{i}:", f" {name}"], **values}
-            choices.append({"index": j, "text": "", "logprobs": log_probs})
-            of_kind = {"flag": int(j == right), "true": j == right, "several": int(j <= right)}
-            of_kind |= {"name": labels[right], "own name": name, "index": right, "own index": j}
-            cells.append(of_kind[kind])
-        if is_batch:
-            chance.shuffle(choices)
-            written.append({"response": {"choices": choices}, "right": cells})
-            continue
-        for made, cell in zip(choices, cells, strict=True):
-            written.append({"response": {"choices": [made]}, "right": cell})
-    if not is_batch and chance.random() < 0.5:
-        chance.shuffle(written)
-    # Where every line has a 1, the file is one of indices to the byte.
-    if all(line["right"] == 1 for line in written):
-        return
-    is_whole = chance.random() < 0.7
-    if not is_whole:
-        damage = "failed" if is_batch else chance.choice(("cut", "failed", "twice"))
-        at = chance.randrange(len(written))
-        if damage == "cut":
-            del written[at]
-        elif damage == "failed":
-            written[at] = {"error": {"message": "busy"}, "right": written[at]["right"]}
-        else:
-            written.append({**written[at], "right": chance.choice((0, 1, labels[0]))})
-    path = folder / "echoed.jsonl"
-    path.write_text(lines(written))
-    truth = gold_by_scores(rows)
-    reading = Reading(labels=tuple(labels), gold="right")
-    yield Case(partial(read_part, path, reading, {} if is_whole else truth), truth)
 
 
 BEFORE = "||Let us see. |A dog barks, so |It may be A or B. |B looks right. Still, |Not C!\n"
@@ -121,28 +63,6 @@ def inspect_answers(chance: Random, folder: Path):
     path = folder / "answers.json"
     path.write_text(json.dumps({"version": 2, "status": "success", "eval": {}, "samples": samples}))
     yield Case(lambda: {**truth, **read_by_name(path)}, truth)
-
-
-def labels_in_each_row(chance: Random, folder: Path):
-    """Probabilities next to their labels, in an order of their own in each row."""
-    labels = chance.sample(WORDS, chance.choice((2, 3, 4)))
-    names, numbers = chance.choice((("labels", "scores"), ("choices", "probs")))
-    written, truth = [], {}
-    for i in range(chance.randint(2, 30)):
-        weights = [chance.random() + 0.05 for _ in labels]
-        probs = {name: weight / sum(weights) for name, weight in zip(labels, weights, strict=True)}
-        gold = chance.choice(labels)
-        order = sorted(labels, key=lambda name: -probs[name])
-        if chance.random() < 0.2:
-            chance.shuffle(order)
-        written.append({names: order, numbers: [probs[name] for name in order], "gold": gold})
-        nats = {name: math.log(prob) for name, prob in probs.items()}
-        truth[str(i)] = {"scores": nats, "gold": gold}
-    path = folder / "each_row.jsonl"
-    path.write_text(lines(written))
-    chosen = chance.choice(((), tuple(labels), tuple(reversed(labels))))
-    reading = Reading(labels=chosen, gold="gold", from_probs=True)
-    yield Case(partial(read_by_name, path, reading), truth)
 
 
 PAIRS = (("no", "yes"), ("no", "not sure"), ("positive", "positively"), ("A", "B"), ("1", "10"))
@@ -236,4 +156,4 @@ def derived_columns(chance: Random, folder: Path):
 
 
 GENERATORS: tuple[Generator, ...]
-GENERATORS = echoed_labels, inspect_answers, labels_in_each_row, several_tokens, derived_columns
+GENERATORS = inspect_answers, several_tokens, derived_columns

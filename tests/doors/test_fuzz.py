@@ -34,7 +34,7 @@ def kinds(tmp_path_factory):
 def test_damage_is_refused_with_a_sentence_or_changes_nothing(kinds, kind):
     became = {case: fuzz.run(kinds, kind, 0, case) for case in range(CASES[kind])}
     assert not {case: outcome for case, outcome in became.items() if outcome.startswith("FAILED")}
-    # Of a generator the truth is known, and some of its cases are plain.
+    # Of a generator the truth is known, and some of its cases are read.
     assert ("same" if kind in fuzz.GENERATORS else "refused") in became.values()
 
 

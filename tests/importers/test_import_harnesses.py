@@ -7,6 +7,7 @@ import log_forms
 import numpy as np
 import pyarrow as pa
 import pytest
+from log_forms import HEADER, as_log, helm_run, joint, sample, separate, state
 from pyarrow import parquet
 from reading_files import notes, read_one
 
@@ -97,8 +98,8 @@ def test_details_without_scores_are_refused(lighteval, refuses):
 
 def test_the_gold_label_may_be_another_field(lighteval, inspect_log, helm, saved, refuses):
     rows, log = [details(i) for i in range(2)], [log_forms.row(i, target=0) for i in range(2)]
-    for row, line in zip(rows, log, strict=True):
-        row["doc"]["specific"]["answer"] = line["doc"]["answer"] = "yes"
+    for detail, line in zip(rows, log, strict=True):
+        detail["doc"]["specific"]["answer"] = line["doc"]["answer"] = "yes"
     samples = [sample(i, metadata={"answer": "B"}) for i in range(2)]
     states = separate(2, extra_data={"answer": 1})
     for path in (lighteval(rows), saved(log), inspect_log(samples), helm(states)):
@@ -109,42 +110,12 @@ def test_the_gold_label_may_be_another_field(lighteval, inspect_log, helm, saved
 # Inspect
 
 
-def token(text, likely):
-    top = [{"token": name, "logprob": x, "bytes": None} for name, x in likely.items()]
-    return {"token": text, "logprob": -0.1, "bytes": None, "top_logprobs": top}
-
-
-def sample(i, likely=None, target="A", choices=("cat", "dog"), wrote=("ANSWER", ":"), **more):
-    likely = likely or {" A": -0.5 - i / 8, "A": -3.0, " B": -1.5, " the": -4.0}
-    wrong = {"ANSWER": -0.1, "I": -2.0}
-    content = [*(token(text, wrong) for text in wrote), token(max(likely, key=likely.get), likely)]
-    message = {"role": "assistant", "content": "A"}
-    answers = [{"message": message, "logprobs": {"content": content}}]
-    graded = {"choice": {"value": "C", "answer": "A", "explanation": "ANSWER: A"}}
-    asked = {"id": i, "epoch": 1, "input": f"number {i}?", "choices": list(choices) or None}
-    asked |= {"target": target, "metadata": {"subject": "odd" if i % 2 else "even"}}
-    return asked | {"output": {"model": "m", "choices": answers}, "scores": graded} | more
-
-
-ABOUT = {"task": "toy", "model": "openai/m", "dataset": {"name": "animals"}}
-ABOUT["packages"] = {"inspect_ai": "0.3.1"}
-HEADER = {"version": 2, "status": "success", "eval": ABOUT}
-
-
 @pytest.fixture(params=["eval", "json"])
 def inspect_log(request, tmp_path):
     def write(samples):
         path = tmp_path / f"2026-01-02_toy.{request.param}"
-        if request.param == "json":
-            path.write_text(json.dumps({**HEADER, "samples": samples}))
-            return path
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("_journal/start.json", json.dumps(HEADER))
-            for case in samples:
-                name = f"samples/{case['id']}_epoch_{case['epoch']}.json"
-                archive.writestr(name, json.dumps(case))
-            archive.writestr("summaries.json", "[]")
-            archive.writestr("header.json", json.dumps(HEADER))
+        form = {"eval": "inspect_ai_zip", "json": "inspect_ai"}[request.param]
+        path.write_bytes(as_log(form, HEADER | {"samples": samples}, json.dumps))
         return path
 
     return write
@@ -281,39 +252,12 @@ def test_a_damaged_inspect_log(inspect_log, tmp_path, refuses):
 # HELM
 
 
-def state(i, at, scores=(-1.0, -2.0), mode="original", trial=0, **more):
-    """A request of `multiple_choice_separate_*`."""
-    texts, half = ("no", "quite so"), scores[1] / 2
-    spelled = [(" no", scores[0])] if at == 0 else [(" quite", half), (" so", half)]
-    tokens = [("Q", -5.0), (" it?", -4.0), (" A:", -3.0), *spelled]
-    listed = [{"text": text, "logprob": x} for text, x in tokens]
-    references = []
-    for j, text in enumerate(texts):
-        references.append({"output": {"text": text}, "tags": ["correct"] * (j == i % 2)})
-    instance = {"input": {"text": f"number {i}"}, "id": f"id{i}", "split": "test", **more}
-    completion = {"text": "", "logprob": -9.0, "tokens": listed}
-    return {
-        "instance": instance | {"references": references},
-        "reference_index": at,
-        "request_mode": mode,
-        "train_trial_index": trial,
-        "request": {"prompt": f"Q: a?\nA: no\n\nQ: number {i}?\nA: {texts[at]}"},
-        "result": {"success": True, "completions": [completion]},
-    }
-
-
-def separate(n=4, **more):
-    return [state(i, at, (-1.0 - i, -2.0), **more) for i in range(n) for at in (0, 1)]
-
-
 @pytest.fixture
 def helm(tmp_path):
-    def write(states, method="multiple_choice_separate_original"):
-        folder = tmp_path / "toy:model=m"
-        folder.mkdir(exist_ok=True)
-        path = folder / "scenario_state.json"
-        spec = {"method": method, "model": "org/m", "max_train_instances": 1}
-        path.write_text(json.dumps({"adapter_spec": spec, "request_states": states}, indent=2))
+    def write(*run):
+        path = tmp_path / "toy:model=m/scenario_state.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(helm_run(*run), indent=2))
         return path
 
     return write
@@ -343,15 +287,6 @@ def test_helm_s_trials_are_contexts_and_perturbed_rows_are_left_out(helm):
     tables = importers.read(helm(states), Reading())
     assert [table.context["seed"] for table in tables] == [0, 1]
     assert [len(table.blocks["test"].labels) for table in tables] == [4, 4]
-
-
-def joint(i, likely):
-    row = state(i, 0)
-    row |= {"reference_index": None, "request_mode": None, "output_mapping": {"A": "x", "B": "y"}}
-    row["request"]["prompt"] = f"Q: number {i}?\nA. x\nB. y\nAnswer:"
-    tokens = [{"text": " A", "logprob": -0.5} | ({"top_logprobs": likely} if likely else {})]
-    row["result"]["completions"][0]["tokens"] = tokens
-    return row
 
 
 def test_helm_s_joint_choices(helm, refuses):

@@ -501,6 +501,6 @@ def test_a_log_probability_above_0_is_refused(saved, kind):
 def test_whole_numbers_of_hundreds_of_digits_are_a_sentence(saved):
     run = json.loads(json.dumps(log_forms.VALUES["helm"]))
     (completion,) = run["request_states"][0]["result"]["completions"]
-    completion["tokens"][0]["logprob"] = 10**400
+    completion["tokens"][-1]["logprob"] = 10**400
     path = saved(json.dumps(run), "scenario_state.json")
     assert refused(path).expected == "a log-probability in nats"

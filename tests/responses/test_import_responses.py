@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from response_forms import chat, completion, echoed, generated, llama, old_llama, place, prompted
 
-from batch_calibration.importers import IMPORTERS, Reading, read
+from batch_calibration.importers import Reading, read
 from batch_calibration.responses.servers import RESPONSE_FORMATS, end_log_prob, label_probs
 
 OPENAI, VLLM = RESPONSE_FORMATS["openai"], RESPONSE_FORMATS["vllm"]
@@ -297,18 +297,3 @@ def test_the_page_on_responses_and_missing_labels_runs(block, saved, monkeypatch
     names = {}
     exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[block], names)
     assert np.isfinite(names["corrected"]).all() and len(names["corrected"]) == 12
-
-
-def test_files_are_recognized(saved):
-    start = {
-        "vllm": prompted([None]),
-        "openai": {**chat(yes=0.5, no=0.1), "prompt_logprobs": None},
-        "sglang": generated([[-1.0, 1, "yes"]]),
-        "llama.cpp": llama(yes=0.5),
-    }
-    for name, response in start.items():
-        data = json.dumps({"custom_id": "a", "response": {"body": response}}).encode()
-        path = saved(response)
-        assert next(one for one in IMPORTERS if IMPORTERS[one].recognizes(path, data)) == name
-    lm_eval = {"doc": {"choices": {"text": ["a"]}}, "arguments": {}, "resps": [["-1.0", "False"]]}
-    assert not IMPORTERS["openai"].recognizes(path, json.dumps(lm_eval).encode())

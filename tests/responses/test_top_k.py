@@ -54,18 +54,6 @@ def test_tokens_mean_a_label_or_none(labels, meaning, tokens):
         assert named == [meaning] * bool(meaning), token
 
 
-def test_probabilities_of_one_label_are_summed():
-    rows = [
-        {" yes": math.log(0.2), "Yes": math.log(0.3), " no": math.log(0.1), "the": math.log(0.05)},
-        {" no": math.log(0.4), " a": math.log(0.2), "yes": -9999.0, " if": -math.inf},
-    ]
-    top = scores_of_top_k(rows, ("yes", "no"))
-    np.testing.assert_allclose(top.log_probs, [log(0.5, 0.1), [-np.inf, math.log(0.4)]])
-    np.testing.assert_allclose(top.mass, [0.6, 0.4])
-    np.testing.assert_allclose(top.bound, log(0.05, 0.2))
-    assert top.tokens == {"yes": (" yes", "Yes"), "no": (" no",)}
-
-
 def lists_of(tokens, least=1):
     """Up to six rows of some of the tokens with their shares."""
     shares = st.dictionaries(st.sampled_from(tokens), st.floats(0.001, 1.0), min_size=1)

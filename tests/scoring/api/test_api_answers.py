@@ -5,8 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
-from api_asking import TEXTS, Time, scorer, want
-from api_server import LABELS, Reply, running
+from api_server import LABELS, TEXTS, Reply, Time, running, scorer, want
 
 from batch_calibration.files import process_name
 from batch_calibration.scoring.api.answers import CHECKSUM_BYTES, Answers, Request

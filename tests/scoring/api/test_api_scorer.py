@@ -4,8 +4,19 @@ import asyncio
 
 import numpy as np
 import pytest
-from api_asking import TEXTS, scorer, want, want_first, want_ids
-from api_server import LABELS, Reply, answer, completion, first_tokens, nats, running
+from api_server import (
+    LABELS,
+    TEXTS,
+    Reply,
+    answer,
+    first_tokens,
+    nats,
+    running,
+    scorer,
+    want,
+    want_first,
+    want_ids,
+)
 
 from batch_calibration.arrays.missing_scores import BELOW
 from batch_calibration.scoring.api import client as clients
@@ -129,17 +140,6 @@ def test_a_label_that_no_answer_has_is_told():
     assert len(failed) == 12 and failed[3].startswith("No answer has a token of the label 'positiv")
     for asks in (scorer_of_least, drop):
         assert asks.notes[-1] == failed[0]
-
-
-def test_little_mass_is_told():
-    def fault(_, path, body):
-        tops = {token: value - 4 for token, value in first_tokens(body["prompt"]).items()}
-        return Reply(completion(" the", {"top_logprobs": [tops]}))
-
-    with running(fault) as server:
-        asks = scorer(server.address, "top_k")
-        asks.score(TEXTS, LABELS)
-    assert asks.notes[0].startswith("All labels together have ") and len(asks.notes) == 1
 
 
 # The rest

@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from api_asking import Time, scorer, want, want_first, want_ids
-from api_server import Reply, answer, completion, running
+from api_server import Reply, Time, answer, running, scorer, want, want_first, want_ids
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api import client
@@ -206,16 +205,11 @@ def without(name):
     return lambda one: [{**one, name: None}]
 
 
-def with_one_number(lists):
-    lists["token_logprobs"] = [-1.0]
-
-
 def likely(tops):
     """The right answer with other likely tokens."""
     return logprobs(lambda lists: lists.update(top_logprobs=[tops]))
 
 
-ONE_TOKEN = {"tokens": ["\n"], "token_logprobs": [-1.0]}
 AGAIN, BYTES = "none after attempt 2 of 2", "expected at most .* bytes"
 GZIP = {"content_encoding": "gzip"}
 DEEP, DEEPER = json.loads("[" * 400 + "]" * 400), f', "debug": {"[" * 990}{"]" * 990}}}'
@@ -253,7 +247,6 @@ KINDS = {
     "null for no error": Kind(having(error=None)),
     # The numbers
     "NaN": Kind(label(math.nan), "is not there|expected a log-prob"),
-    "text for a number": Kind(label("-1.5"), "a log-probability in nats; got '-1.5'"),
     "one token above 0": Kind(label(1.25), "at most 0; got 1.25"),
     "one token of the prompt above 0": Kind(label(0.75, 2), "at most 0; got 0.75"),
     "400,000 likeliest tokens": Kind(lambda *_: Reply(many()), BYTES, "top_k"),
@@ -266,22 +259,15 @@ KINDS = {
     ),
     # Answers without scores: what to try instead is named
     "no log-probs": Kind(choices(without("logprobs")), "logprobs are null.* try prompt_logprobs"),
-    "fewer numbers than tokens": Kind(logprobs(with_one_number), "as many tokens as"),
-    "only the answer's token": Kind(always(completion("\n", ONE_TOKEN)), "only the answer's"),
     "no prompt_logprobs": Kind(
         choices(without("prompt_logprobs")), "null.* try echo, score", "prompt_logprobs"
     ),
     "no likely token": Kind(likely({}), "no list .* try chat", "top_k"),
-    "likely tokens above 1": Kind(likely({" a": 0.0, " b": 0.0}), "probability 2", "top_k"),
-    "null for a chat's tokens": Kind(
-        always({"choices": [{"logprobs": {"content": None}}]}), "no list .* try top_k", "chat"
-    ),
     "other ids": Kind(
         likely({"token_id:5": -1.0}), "without token_id.* try prom", "logprob_token_ids"
     ),
     "three scores": Kind(always({"scores": [[0.2, 0.2, 0.1]]}), r"\[1, 2\]; got \(1, 3\)", "score"),
     "a score of 0": Kind(always({"scores": [[0.2, 0.0]]}), "probability is 0.* try echo", "score"),
-    "no scores": Kind(always({"scores": []}), "as long; got none", "score"),
     "a list": Kind(always([1]), "a JSON object", "score"),
     # The prompt
     "prompts cut": Kind(asked_otherwise(cut), "only its last .* letters"),
