@@ -27,9 +27,9 @@ def token(text, **probs):
     return {"token": text, "logprob": -0.1, "top_logprobs": tops}
 
 
-def label_token(i, template=" {}"):
+def label_token(i):
     yes, no = PROBS[i]
-    return token(template.format(TWO[PROBS[i].argmax()]), yes=yes, no=no)
+    return token(f" {TWO[PROBS[i].argmax()]}", yes=yes, no=no)
 
 
 def chats(make):
@@ -53,6 +53,9 @@ def check(table, probs=PROBS, gold=GOLD, names=TWO):
 # Answers of several tokens
 
 
+NOTE = ['{"', "note", '": "', "yes", " or", " no", '", "', "label", '": "']
+
+
 @pytest.mark.parametrize(
     ("before", "after", "at", "said"),
     [
@@ -70,12 +73,7 @@ def check(table, probs=PROBS, gold=GOLD, names=TWO):
         (["\n", ""], ["<|im_end|>"], "", ""),
         ([], [".", " No", " doubt", "."], "first", ""),
         # A text that begins with a label is no value.
-        (
-            ['{"', "note", '": "', "yes", " or", " no", '", "', "label", '": "'],
-            ['"}'],
-            "",
-            "of 'label'",
-        ),
+        (NOTE, ['"}'], "", "of 'label'"),
         (['{"', "a", '": "', "no", " doubt", '", "', "label", '": "'], ['"}'], "", "of 'label'"),
     ],
 )
@@ -93,7 +91,7 @@ def test_the_label_is_read_where_it_is(saved, before, after, at, said):
         (["No", ".\n", "Answer", ":"], [" yes"]),
         (['{"', "a", '":"', "yes", '","', "b", '":"'], ['"}']),
         (["Answer", ": yes,", " Answer", ": no,", " or"], []),
-        (['{"', "note", '": "', "yes", " or", " no", '", "', "label", '": "'], [" I think", '"}']),
+        (NOTE, [" I think", '"}']),
     ],
 )
 def test_an_answer_that_is_not_plain_is_a_question(saved, before, after, refuses):

@@ -243,10 +243,8 @@ def test_a_damaged_inspect_log(inspect_log, tmp_path, refuses):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     assert refuses(read_one, path, format="inspect_ai").where.startswith(str(path))
-    assert (
-        refuses(read_one, tmp_path / "none.eval", format="inspect_ai").got
-        == "No such file or directory"
-    )
+    error = refuses(read_one, tmp_path / "none.eval", format="inspect_ai")
+    assert error.got == "No such file or directory"
 
 
 # HELM

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -20,7 +21,6 @@ from reading_files import lines, refused, written
 
 from batch_calibration import calibrate
 from batch_calibration.importers import Reading, read, tables_of
-from batch_calibration.methods import run_methods
 from batch_calibration.scores import ScoreTable, load, make_block
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -421,46 +421,29 @@ def test_objects_that_are_not_plain_are_refused(given, got, refuses):
     assert error.startswith("scores: ") and got in error
 
 
-def reference_figures(folder, order):
-    """In %: accuracy of ICL, CC, BC and BC by subject; subjects won and lost. By model."""
-    table = (folder / "README.md").read_text(encoding="utf-8").split(f"| {order} | ICL")[1]
-    figures = {}
-    for line in table.splitlines()[2:9]:
-        model, *numbers = re.findall(r"[\w.-]+", line)
-        figures[model.replace("GPT-2", "GPT2")] = tuple(map(float, numbers[:6]))
-    return figures
+def accuracy(table, method, **options):
+    """In %, to one decimal."""
+    block = table.blocks["test"]  # some are logits
+    corrected = np.asarray(calibrate(block.log_probs, method, from_probs=False, **options))
+    return round(100 * (corrected.argmax(axis=1) == block.labels).mean(), 1)
 
 
-def hits(table, scores):
-    return (scores.argmax(axis=1) == table.blocks["test"].labels).sum()
-
-
-def right(table, method, **options):
-    scores = table.blocks["test"].log_probs  # some are logits
-    return hits(table, np.asarray(calibrate(scores, method, from_probs=False, **options)))
-
-
-@pytest.mark.slow_except("orig")
-@pytest.mark.parametrize("order", ["orig", "neverA", "neverB"])
-def test_mmlu_by_subject_is_the_reference_table(shared, order):
-    folder, expected = shared / "scores/mmlu_base", reference_figures(shared / "scores", order)
+def test_mmlu_is_the_reference_table(shared):
+    """By subject, and with other orders of answers: tests/experiments/test_evidence.py."""
+    folder, text = shared / "scores/mmlu_base", (shared / "scores/README.md").read_text("utf-8")
     probes = {t.context["model"]: t for t in read(folder / "control_content_free.npz")}
-    wholes = {t.context["model"]: t for t in read(folder / f"{order}.npz")}
-    subjects = {}
-    for table in read(folder / f"{order}.npz", Reading(by=("subject",))):
-        assert table.label_names == ("A", "B", "C", "D")
-        subjects.setdefault(table.context["model"], []).append(table)
-    assert {model: len(tables) for model, tables in subjects.items()} == dict.fromkeys(expected, 56)
-    for model, complete in wholes.items():
-        rows, probe = 12508, probes[model].blocks["test"].log_probs
-        counts = [right(complete, "icl"), right(complete, "cc", probe=probe), right(complete, "bc")]
-        tables = subjects[model]
-        corrected = [of_part["bc"].scores for of_part in run_methods(tables, ["bc"]).results]
-        scores = zip(tables, corrected, strict=True)
-        pairs = [(hits(t, t.blocks["test"].log_probs), hits(t, bc)) for t, bc in scores]
-        counts.append(sum(bc for _, bc in pairs))
-        won, lost = sum(bc > icl for icl, bc in pairs), sum(bc < icl for icl, bc in pairs)
-        assert (*(round(100 * n / rows, 1) for n in counts), won, lost) == expected[model]
+    figures = {}
+    for line in text.split("| orig | ICL")[1].splitlines()[2:9]:
+        model, *numbers = re.findall(r"[\w.-]+", line)
+        figures[model.replace("GPT-2", "GPT2")] = list(map(float, numbers[:3]))
+    for table in read(folder / "orig.npz"):
+        model = table.context["model"]
+        found = [accuracy(table, "icl"), accuracy(table, "bc")]
+        found.insert(1, accuracy(table, "cc", probe=probes[model].blocks["test"].log_probs))
+        assert table.label_names == ("A", "B", "C", "D") and found == figures.pop(model)
+    assert not figures
+    by_subject = read(folder / "orig.npz", Reading(by=("subject",)))
+    assert Counter(table.context["model"] for table in by_subject) == dict.fromkeys(probes, 56)
 
 
 def test_every_file_of_shared_scores_is_read(shared):

@@ -277,7 +277,6 @@ KINDS = {
     ),
     "prompts cut, as counted": Kind(counting(16), RIGHT, "top_k", "16 tokens in each of 4 prompts"),
     "another prompt's answer": Kind(asked_otherwise(of_a_book), SENT),
-    "one answer to all": Kind(of_first(), f"{SENT}|ends with the label"),
     "one answer to all, top-k": Kind(of_first(), "the same one to 4", "top_k"),
     "one answer to all, ids": Kind(of_first(), "got an answer without token_id|same one", "score"),
 }
