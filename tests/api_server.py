@@ -99,17 +99,15 @@ def completion(text: str, logprobs: dict | None) -> dict:
 
 
 class Reply:
-    """A server's reply: a status, a text or bytes, headers; `drop` closes the connection.
+    """A server's reply: a status, a text or bytes, headers.
 
     `wait`, if given, is called before; `send` takes the handler and sends what it likes instead.
     """
 
-    def __init__(
-        self, value="", status=200, headers=(), drop=False, wait=None, send=None, reason=None
-    ):
+    def __init__(self, value="", status=200, headers=(), wait=None, send=None, reason=None):
         text = value if isinstance(value, str | bytes) else json.dumps(value)
         self.content = text.encode() if isinstance(text, str) else text
-        self.status, self.headers, self.drop, self.wait = status, dict(headers), drop, wait
+        self.status, self.headers, self.wait = status, dict(headers), wait
         self.send, self.reason = send, reason
 
 
@@ -162,9 +160,6 @@ def running(fault: Fault = lambda *_: None):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             reply = fake.reply(self.path, body, dict(self.headers))
-            if reply.drop:
-                self.close_connection = True
-                return
             if reply.send:
                 self.close_connection = True
                 reply.send(self)

@@ -91,7 +91,6 @@ class Kinds:
 
     def __init__(self, folder):
         self.folder = folder
-        self.forms = {kind: list(files.items()) for kind, files in table_forms.FORMS.items()}
         block = make_block(np.linspace(-9, -0.1, 12).reshape(6, 2), [0, 1, 0, 1, -1, 0], range(6))
         context = {"task": "sst2", "seed": 0, "shots": 1, "scorer": {"kind": "causal_lm"}}
         ScoreTable(context, ("no", "yes"), {"test": block, "cc": block}).save(folder / "whole")
@@ -194,14 +193,9 @@ class Kinds:
             assert type(label) is int and -1 <= label <= 1
         return False
 
-    def delimited_scores(self, chance):
-        return self._file_of_scores(chance, *chance.choice(self.forms["delimited"]))
-
-    def array_scores(self, chance):
-        return self._file_of_scores(chance, *chance.choice(self.forms["arrays"]))
-
-    def columnar_scores(self, chance):
-        name, data = chance.choice(self.forms["columnar"])
+    def files_of_scores(self, chance):
+        """Tables, arrays and columns, some as a stream."""
+        name, data = chance.choice(list(table_forms.FORMS.items()))
         if name == "a.parquet" and chance.random() < 0.5:
             path = self.folder / name
             path.write_bytes(damaged(chance, data))
@@ -232,11 +226,11 @@ class Kinds:
             assert np.isfinite(table.blocks["test"].log_probs).all()
         return [t.blocks["test"].log_probs.tolist() for t in tables] == [table_forms.SCORES]
 
-    def config(self, chance):
-        return self._scored(chance, "config.json")
-
-    def tokenizer_config(self, chance):
-        return self._scored(chance, "tokenizer_config.json")
+    def checkpoint_settings(self, chance):
+        path = self.checkpoint / chance.choice(("config.json", "tokenizer_config.json"))
+        content = path.read_bytes()
+        data = self._changed(chance, content, 0.7)
+        return np.array_equal(self._with(path, content, data), self.found)
 
     def tensors_header(self, chance):
         path = self.checkpoint / "model.safetensors"
@@ -254,12 +248,6 @@ class Kinds:
         if chance.random() < share:
             return as_text(other(chance, json.loads(content))).encode()
         return damaged(chance, content)
-
-    def _scored(self, chance, name):
-        path = self.checkpoint / name
-        content = path.read_bytes()
-        data = self._changed(chance, content, 0.7)
-        return np.array_equal(self._with(path, content, data), self.found)
 
     def _with(self, path, content, data):
         """Score with a checkpoint one of whose files holds other data."""

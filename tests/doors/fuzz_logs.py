@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 from random import Random
@@ -15,8 +14,6 @@ from batch_calibration import importers
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading
 
-WORDS = ("no", "yes", "maybe", "entailment", "A", "B", "World", "not so")
-
 
 def make_rows(chance: Random, labels, most=12):
     """Scores by label and a right label, in rows by their id."""
@@ -25,44 +22,6 @@ def make_rows(chance: Random, labels, most=12):
         scores = {name: round(-chance.expovariate(0.5) - 0.01, 4) for name in labels}
         rows[str(i)] = {"scores": scores, "gold": chance.choice(labels)}
     return rows
-
-
-BEFORE = "||Let us see. |A dog barks, so |It may be A or B. |B looks right. Still, |Not C!\n"
-AFTER = "||.|\n|. A reason|, not B|\n\nA and B are alike.|) it is.|**"
-"""Texts that models write around an answer; the article "A" may or may not be one."""
-
-
-def inspect_answers(chance: Random, folder: Path):
-    """Samples whose answer stands among other letters: marked, recorded, alone or not at all."""
-    labels, samples, truth = "ABCD"[: chance.choice((2, 3, 4))], [], {}
-    for i in range(chance.randint(2, 8)):
-        answer = chance.choice(labels)
-        before, after = chance.choice(BEFORE.split("|")), chance.choice(AFTER.split("|"))
-        kind = chance.choice(("marked", "marked", "recorded", "at once", "alone", "open"))
-        mark = {"marked": "ANSWER: ", "recorded": "ANSWER: "}.get(kind, "")
-        if kind == "at once":
-            before = after = ""
-        elif kind == "alone":
-            before, after = chance.choice(("", "It is ", "So: ")), chance.choice((".", "\n", ""))
-        text = f"{before}{mark}{answer}{after}"
-        tokens, start, answer_at = [], 0, None
-        for number, token in enumerate(re.findall(r"\s*(?:\w+|[^\w\s])|\s+$", text)):
-            if start <= len(before + mark) < start + len(token):
-                answer_at = number
-            start += len(token)
-            likely = {name: round(-chance.expovariate(0.5) - 2, 4) for name in labels}
-            top = [{"token": name, "logprob": nats} for name, nats in likely.items()]
-            tokens.append({"token": token, "logprob": -0.1, "top_logprobs": top})
-        scores = {"choice": {"value": "I", "answer": answer}} if kind == "recorded" else {}
-        sample = {"id": i, "epoch": 1, "choices": list(labels.lower()), "target": answer}
-        output = {"choices": [{"logprobs": {"content": tokens}}]}
-        samples.append(sample | {"scores": scores, "output": output})
-        # What is open may be left out; what is read of it stands where it was put.
-        likely = {token["token"]: token["logprob"] for token in tokens[answer_at]["top_logprobs"]}
-        truth[str(i)] = {"scores": likely, "gold": answer}
-    path = folder / "answers.json"
-    path.write_text(json.dumps({"version": 2, "status": "success", "eval": {}, "samples": samples}))
-    yield Case(lambda: {**truth, **read_by_name(path)}, truth)
 
 
 PAIRS = (("no", "yes"), ("no", "not sure"), ("positive", "positively"), ("A", "B"), ("1", "10"))
@@ -156,4 +115,4 @@ def derived_columns(chance: Random, folder: Path):
 
 
 GENERATORS: tuple[Generator, ...]
-GENERATORS = inspect_answers, several_tokens, derived_columns
+GENERATORS = several_tokens, derived_columns

@@ -33,11 +33,7 @@ def _text(delimiter):
 def _arrays():
     scores, ids = np.array([SCORES, SCORES]) - 0.5, np.array([row["id"] for row in ROWS])
     arrays = {"scores": scores, "gold": np.array([1, 0, -1, 1], np.int8), "id": ids}
-    for name, cells in {
-        "labels": ["no", "yes"],
-        "models": ["m", "n"],
-        "topics": ["a", "b"],
-    }.items():
+    for name, cells in (("labels", ["no", "yes"]), ("models", ["m", "n"]), ("topics", ["a", "b"])):
         arrays[name] = np.array(cells)
     return arrays | {"topic": np.array([0, 1, 0, 1], np.uint8)}
 
@@ -65,13 +61,12 @@ def _stream(table, file):
         writer.write_table(table)
 
 
-ARRAYS = {"a.npz": _numpy(np.savez, _arrays()), "b.npz": _numpy(np.savez_compressed, _arrays())}
-ARRAYS |= {"a.npy": _numpy(np.save, np.array(SCORES)), "a.safetensors": _tensors()}
-COLUMNAR = {"a.parquet": _arrow(pa.parquet.write_table, ROWS)}
-COLUMNAR |= {"b.parquet": _arrow(pa.parquet.write_table, TOGETHER)}
-COLUMNAR |= {"a.feather": _arrow(pa.feather.write_feather, ROWS), "a.arrows": _arrow(_stream, ROWS)}
-DELIMITED = {"a.csv": _text(","), "a.tsv": _text("\t"), "b.csv": _text(";")}
-FORMS = {"delimited": DELIMITED, "arrays": ARRAYS, "columnar": COLUMNAR}
+FORMS = {"a.csv": _text(","), "a.tsv": _text("\t"), "b.csv": _text(";")}
+FORMS |= {"a.npz": _numpy(np.savez, _arrays()), "b.npz": _numpy(np.savez_compressed, _arrays())}
+FORMS |= {"a.npy": _numpy(np.save, np.array(SCORES)), "a.safetensors": _tensors()}
+FORMS |= {"a.feather": _arrow(pa.feather.write_feather, ROWS), "a.arrows": _arrow(_stream, ROWS)}
+FORMS["a.parquet"] = _arrow(pa.parquet.write_table, ROWS)
+FORMS["b.parquet"] = _arrow(pa.parquet.write_table, TOGETHER)
 VALUES = {"a.jsonl": ROWS, "b.jsonl": TOGETHER, "a.json": ROWS}
 VALUES["b.json"] = {"labels": ["no", "yes"], "rows": TOGETHER}
 

@@ -9,17 +9,16 @@ import pytest
 pytestmark = pytest.mark.slow  # hundreds of damaged files
 
 TIMES = {
-    800: "score_file score_header logs delimited_scores",
+    800: "score_file score_header logs",
     3000: "json_lines csv",
+    1700: "files_of_scores",
     1500: "responses",
-    600: "array_scores json_scores frames_of_scores",
+    600: "json_scores frames_of_scores",
     500: "task_file",
-    300: "columnar_scores",
     100: "missing",
     80: "records",
     60: "api program",
-    40: "config tensors_header",
-    20: "tokenizer_config",
+    40: "checkpoint_settings tensors_header",
 }
 CASES = {kind: number for number, kinds in TIMES.items() for kind in kinds.split()}
 CASES |= dict.fromkeys(fuzz.GENERATORS, 200)

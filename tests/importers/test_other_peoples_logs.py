@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from reading_files import notes
+from reading_files import notes, read_one
 
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, compressed, read
@@ -28,8 +28,7 @@ def refused(path, **reading):
 
 def rows_in(path, **reading):
     """The test rows of the file's only table."""
-    (table,) = read(path, Reading(**reading))
-    return table.blocks["test"]
+    return read_one(path, **reading).blocks["test"]
 
 
 # Keys that stand twice
@@ -90,8 +89,8 @@ def test_gold_of_echoes_is_a_flag_an_index_or_a_name(saved, kind):
     assert rows_in(path, labels=LABELS[::-1], gold="right").labels.tolist() == expected
 
 
-def test_flags_of_three_labels_and_prompts_of_which_nothing_is_known(saved):
-    labels = ("no", "yes", "maybe")
+def test_flags_of_three_labels_some_of_which_are_not_known(saved):
+    labels = (*LABELS, "maybe")
     lines = echoes(CELLS["flag"], 4, labels, right=lambda i: (2, 0, 1, 2)[i])
     for line in lines[3:6]:
         line["right"] = None
@@ -194,7 +193,7 @@ def chat(no, yes, **fields):
 def test_several_answers_of_a_chat_are_noted(saved):
     lines = [chat(-0.5, -1.0), chat(-2.0, -1.5)]
     lines[1]["choices"] *= 3
-    (table,) = read(saved(lines), Reading(labels=LABELS))
+    table = read_one(saved(lines), labels=LABELS)
     assert table.blocks["test"].log_probs.tolist() == [[-0.5, -1.0], [-2.0, -1.5]]
     assert "1 of 2 responses hold several answers to one prompt" in notes(table)
 
@@ -204,8 +203,9 @@ def test_prompt_log_probs_of_several_prompts_of_vllm_are_each_read(saved):
     for name, nats in (("no", -1.0), ("yes", -2.5)):
         token_place = {"7": {"logprob": nats, "decoded_token": f" {name}"}}
         choices.append({"text": "", "prompt_logprobs": [None, token_place]})
-    block = rows_in(saved([completions(*choices, right=1)]), labels=LABELS, gold="right")
-    assert block.log_probs.tolist() == [[-1.0, -2.5]]
+    assert rows_in(saved([completions(*choices)]), labels=LABELS).log_probs.tolist() == [
+        [-1.0, -2.5]
+    ]
 
 
 def sglang(no, yes):
@@ -243,7 +243,7 @@ FAILED = {"custom_id": "x", "response": {"status_code": 429, "body": {"error": {
 )
 def test_requests_that_failed_are_left_out_with_a_note(saved, failed):
     path = saved([chat(-0.5, -1.0), failed, chat(-2.0, -1.5, right="yes"), failed])
-    (table,) = read(path, Reading(labels=LABELS))
+    table = read_one(path, labels=LABELS)
     assert table.blocks["test"].log_probs.tolist() == [[-0.5, -1.0], [-2.0, -1.5]]
     assert table.blocks["test"].row_ids == ("0", "2")
     assert "2 of 4 requests failed and are left out; the first is" in notes(table)
@@ -254,7 +254,7 @@ def test_requests_that_failed_are_left_out_with_a_note(saved, failed):
 def test_prompts_of_which_a_request_failed_are_left_out_with_a_note(saved):
     lines = echoes(CELLS["flag"], 4)
     lines[2] = FAILED
-    (table,) = read(saved(lines), Reading(labels=LABELS, gold="right"))
+    table = read_one(saved(lines), labels=LABELS, gold="right")
     assert table.blocks["test"].labels.tolist() == [0, 0, 1]
     assert table.blocks["test"].row_ids == ("0", "2", "3")
     assert "1 of 4 prompts lack a" in notes(table)
@@ -319,7 +319,7 @@ def test_inspect_s_answer_is_the_one_that_its_scorers_take(saved, position, text
 )
 def test_inspect_s_answer_without_a_place_is_left_out_with_a_note(saved, text, answer, position):
     samples = [sample(0, "ANSWER: B"), sample(1, text, answer=answer), sample(2, "ANSWER: A")]
-    (table,) = read(saved(inspect(samples), "t.json"))
+    table = read_one(saved(inspect(samples), "t.json"))
     expected = [2, 2] if position is None else [2, position, 2]
     assert table.blocks["test"].log_probs[:, 0].tolist() == [-at - 0.5 for at in expected]
     is_noted = "1 of 3 samples name no answer, or several" in notes(table)
@@ -442,7 +442,7 @@ def test_a_log_that_holds_other_rows_than_its_results_count_is_noted(saved, rows
     """A log that is cut at the end of a line looks whole."""
     path = saved(map(harness, range(rows)), NAME)
     results(path, original=1000, effective=count)
-    (table,) = read(path)
+    table = read_one(path)
     assert len(table.blocks["test"].labels) == rows
     is_noted = f"holds {rows} rows, but {count} were evaluated according to" in notes(table)
     assert is_noted == (rows != count)
@@ -468,11 +468,11 @@ def test_two_logs_in_one_file_are_refused(saved, rows, got):
 
 def test_a_document_that_a_data_set_repeats_is_noted(saved):
     lines = [*map(harness, range(12)), harness(12, 0.01, doc=3)]
-    (table,) = read(saved(lines, NAME))
+    table = read_one(saved(lines, NAME))
     assert len(table.blocks["test"].labels) == 13
     assert "1 of 13 rows repeat the document of another" in notes(table)
     without = [{**line, "doc": {}, "doc_hash": ""} for line in lines[:12]]
-    assert "the document of" not in notes(read(saved(without, NAME))[0])
+    assert "the document of" not in notes(read_one(saved(without, NAME)))
 
 
 # Numbers that are no log-probabilities

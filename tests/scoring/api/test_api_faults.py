@@ -63,7 +63,7 @@ def once(reply):
 
 
 PASSING = [Reply("busy", 429), Reply("broken", 500), Reply("<html>", 502), Reply("", 503)]
-PASSING += [Reply(drop=True), Reply('{"choices": [{"te'), Reply("[" * 100_000)]
+PASSING += [Reply(send=lambda _: None), Reply('{"choices": [{"te'), Reply("[" * 100_000)]
 
 
 @pytest.mark.parametrize("reply", [*PASSING, Reply('{"a": "\\ud800"}')])
