@@ -297,6 +297,9 @@ def test_helm_s_joint_choices(helm, refuses):
     assert "answered token" in str(error)
 
 
+SO = {"text": " so", "logprob": -1.0}
+
+
 def test_helm_s_runs_that_hold_no_scores(helm, tmp_path, refuses):
     assert "'generation'" in str(refuses(read_one, helm(separate(), "generation")))
     stats = tmp_path / "per_instance_stats.json"
@@ -310,6 +313,7 @@ def test_helm_s_runs_that_hold_no_scores(helm, tmp_path, refuses):
         assert got in str(refuses(read_one, helm(states)))
     for change, got in (
         (lambda state: state["result"]["completions"][0]["tokens"].pop(), "' it? A: quite'"),
+        (lambda state: state["result"].update(completions=[{"tokens": [SO]}]), "got ' so'"),
         (lambda state: state["result"].update(completions=[]), "got 0"),
         (lambda state: state.update(reference_index=5), "got 5"),
         (lambda state: state.update(instance={}), "{'instance': {}"),
