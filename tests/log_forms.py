@@ -136,7 +136,8 @@ NAMES = {
 }
 """Kind of log -> what its file is called."""
 JOINT = [joint(i, {" A": -0.5 - i, "B": -3.0}) for i in range(3)]
-INSPECT = HEADER | {"samples": [sample(i, target="AB"[i % 2], wrote=()) for i in range(3)]}
+SAMPLES = [sample(i, target="AB"[i % 2], choices="ab", wrote=()) for i in range(3)]
+INSPECT = HEADER | {"samples": SAMPLES}
 VALUES = {"lm_eval": _harness(False), "lm_eval_old": _harness(True), "inspect_ai": INSPECT}
 VALUES |= {"inspect_ai_zip": INSPECT, "helm": helm_run(separate(3))}
 VALUES["helm_joint"] = helm_run(JOINT, "multiple_choice_joint")
