@@ -229,9 +229,8 @@ def want_first(texts=TEXTS):
 
 
 def want_ids(tokenizer, texts=TEXTS):
+    encoded = encode(tokenizer.tokenizer, texts, LABELS, tokenizer.bos)
     rows = []
-    for prompt, labels in zip(
-        *encode(tokenizer.tokenizer, texts, LABELS, tokenizer.bos), strict=True
-    ):
+    for prompt, labels in zip(*encoded, strict=True):
         rows.append([nats(str(prompt), token_of(ids[0])) - 1 for ids in labels])
     return np.array(rows)

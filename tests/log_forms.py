@@ -90,14 +90,10 @@ def state(i, at, scores=(-1.0, -2.0), mode="original", trial=0, **more):
         references.append({"output": {"text": text}, "tags": ["correct"] * (j == i % 2)})
     instance = {"input": {"text": f"number {i}"}, "id": f"id{i}", "split": "test", **more}
     completion = {"text": "", "logprob": -9.0, "tokens": listed}
-    return {
-        "instance": instance | {"references": references},
-        "reference_index": at,
-        "request_mode": mode,
-        "train_trial_index": trial,
-        "request": {"prompt": f"Q: a?\nA: no\n\nQ: number {i}?\nA: {texts[at]}"},
-        "result": {"success": True, "completions": [completion]},
-    }
+    request = {"instance": instance | {"references": references}, "reference_index": at}
+    request |= {"request": {"prompt": f"Q: a?\nA: no\n\nQ: number {i}?\nA: {texts[at]}"}}
+    request |= {"request_mode": mode, "train_trial_index": trial}
+    return request | {"result": {"success": True, "completions": [completion]}}
 
 
 def separate(n=4, **more):
@@ -126,14 +122,9 @@ RESULTS = {
     "lm_eval_version": "0.4.13",
 }
 FORMATS = ("lm_eval", "inspect_ai", "helm")
-NAMES = {
-    "lm_eval": "samples_t_2026-01-02T03-04-05.6.jsonl",
-    "lm_eval_old": "m_t.jsonl",
-    "inspect_ai": "t.json",
-    "inspect_ai_zip": "t.eval",
-    "helm": "scenario_state.json",
-    "helm_joint": "scenario_state.json",
-}
+NAMES = {"lm_eval": "samples_t_2026-01-02T03-04-05.6.jsonl", "lm_eval_old": "m_t.jsonl"}
+NAMES |= {"inspect_ai": "t.json", "inspect_ai_zip": "t.eval"}
+NAMES |= dict.fromkeys(("helm", "helm_joint"), "scenario_state.json")
 """Kind of log -> what its file is called."""
 JOINT = [joint(i, {" A": -0.5 - i, "B": -3.0}) for i in range(3)]
 SAMPLES = [sample(i, target="AB"[i % 2], choices="ab", wrote=()) for i in range(3)]

@@ -198,17 +198,10 @@ def test_an_inspect_log_that_holds_no_scores(inspect_log, refuses):
     bare["output"]["choices"][0]["logprobs"] = None
     explanation = "Choices were shuffled before generating a response"
     mixed["scores"]["choice"]["explanation"] = explanation
-    no_letter, many = (
-        sample(0, {" A": -0.1, " x": -3.0}),
-        sample(0, choices=list(map(str, range(27)))),
-    )
-    for samples, got in (
-        ([bare], "--logprobs"),
-        ([mixed], "under A"),
-        ([no_letter], "label 'B'"),
-        ([], "got none"),
-        ([many], "got 27"),
-    ):
+    no_letter = sample(0, {" A": -0.1, " x": -3.0})
+    many = sample(0, choices=list(map(str, range(27))))
+    cases = {"--logprobs": [bare], "under A": [mixed], "label 'B'": [no_letter], "got 27": [many]}
+    for got, samples in (cases | {"got none": []}).items():
         assert got in str(refuses(read_one, inspect_log(samples)))
     assert "'level'" in str(refuses(read_one, inspect_log([sample(0)]), by=("level",)))
 
@@ -297,7 +290,7 @@ def test_helm_s_joint_choices(helm, refuses):
     assert "answered token" in str(error)
 
 
-SO = {"text": " so", "logprob": -1.0}
+SO, NAN = {"text": " so", "logprob": -1.0}, {"text": " so", "logprob": np.nan}
 
 
 def test_helm_s_runs_that_hold_no_scores(helm, tmp_path, refuses):
@@ -305,11 +298,8 @@ def test_helm_s_runs_that_hold_no_scores(helm, tmp_path, refuses):
     stats = tmp_path / "per_instance_stats.json"
     stats.write_text(json.dumps([{"instance_id": "id0", "train_trial_index": 0, "stats": []}]))
     assert "scenario_state.json" in str(refuses(read_one, stats))
-    for states, got in (
-        ([], "got none"),
-        (separate()[:-1], "instance id3"),
-        (separate() * 2, "instance id0"),
-    ):
+    cases = {"got none": [], "instance id3": separate()[:-1], "instance id0": separate() * 2}
+    for got, states in cases.items():
         assert got in str(refuses(read_one, helm(states)))
     for change, got in (
         (lambda state: state["result"]["completions"][0]["tokens"].pop(), "' it? A: quite'"),
@@ -317,10 +307,7 @@ def test_helm_s_runs_that_hold_no_scores(helm, tmp_path, refuses):
         (lambda state: state["result"].update(completions=[]), "got 0"),
         (lambda state: state.update(reference_index=5), "got 5"),
         (lambda state: state.update(instance={}), "{'instance': {}"),
-        (
-            lambda state: state["result"]["completions"][0]["tokens"][-1].update(logprob=np.nan),
-            "got nan",
-        ),
+        (lambda state: state["result"].update(completions=[{"tokens": [NAN]}]), "got nan"),
         (lambda state: state["instance"]["references"][0].pop("output"), "got None"),
     ):
         states = separate()

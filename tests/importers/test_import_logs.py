@@ -79,9 +79,8 @@ def test_unconditional_rows_of_a_real_log_are_a_block_and_no_labels(shared):
     ours = ((scores - pmi).argmax(axis=1) == block.labels).mean()
     assert ours == results["acc_mutual_info,none"]
     (record,) = run_calibration([table], ["pmi"])
-    assert record.methods["pmi"].metrics["accuracy"] == pytest.approx(
-        results["acc_mutual_info,none"]
-    )
+    accuracy = record.methods["pmi"].metrics["accuracy"]
+    assert accuracy == pytest.approx(results["acc_mutual_info,none"])
 
 
 def with_empty_prompts(line, interleaved):

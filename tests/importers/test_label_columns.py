@@ -491,10 +491,8 @@ def test_a_name_of_a_column_may_be_long(tmp_path):
 def test_a_right_label_that_may_be_a_name_or_an_index_is_a_question(form, tmp_path):
     text = f"{form.format(1)},{form.format(10)},gold\n-1.5,-0.5,1\n-0.5,-1.5,1\n"
     columns = f"{form.format(1)!r}, {form.format(10)!r}"
-    assert (
-        refused(write(tmp_path, text), Reading(gold="gold")).got
-        == f"['1'] for the columns {columns}"
-    )
+    error = refused(write(tmp_path, text), Reading(gold="gold"))
+    assert error.got == f"['1'] for the columns {columns}"
     for old, labels in (("-1.5,1\n", [0, 1]), ("5,1\n", [1, 1])):
         named = text.replace(old, old.replace("1\n", "10\n"))
         assert gold(table_of(tmp_path, named, Reading(gold="gold"), "scores.csv")) == labels

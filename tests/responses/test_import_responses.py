@@ -187,6 +187,7 @@ SHIFTED["choices"][0]["text"] += " and"
 SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 0.5}]}]}
 
 
+TEXTLESS = {"meta_info": {"input_token_logprobs": [[None, 1, None]]}}
 TWICE = {"choices": completion(yes=1.0)["choices"] * 2}
 OLD = {"probs": [{"probs": [{"tok_str": "a", "prob": 2}]}]}
 RIVALS = prompted([None, place(5, "a", -1.0, b=(6, -2.0))])
@@ -211,11 +212,7 @@ RIVALS = prompted([None, place(5, "a", -1.0, b=(6, -2.0))])
         (SGLANG.first_tokens, {"meta_info": {}}, "top_logprobs_num=20"),
         (SGLANG.first_tokens, {"meta_info": {"output_top_logprobs": [[["x"]]]}}, "got ['x']"),
         (SGLANG.prompt_tokens, {"meta_info": {}}, "logprob_start_len=0"),
-        (
-            SGLANG.prompt_tokens,
-            {"meta_info": {"input_token_logprobs": [[None, 1, None]]}},
-            "texts; ask with return_text_in_logprobs=true",
-        ),
+        (SGLANG.prompt_tokens, TEXTLESS, "texts; ask with return_text_in_logprobs=true"),
         (label_probs, {"scores": [[0.5], 1]}, "got none"),
         (label_probs, {"scores": [[0.5, 0.9]]}, "got [0.5, 0.9]"),
         (label_probs, {"scores": [[0.5, None]]}, "got [0.5, nan]"),

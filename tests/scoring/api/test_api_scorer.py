@@ -2,21 +2,10 @@
 
 import asyncio
 
+import api_server
 import numpy as np
 import pytest
-from api_server import (
-    LABELS,
-    TEXTS,
-    Reply,
-    answer,
-    first_tokens,
-    nats,
-    running,
-    scorer,
-    want,
-    want_first,
-    want_ids,
-)
+from api_server import LABELS, TEXTS, Reply, answer, running, scorer, want, want_first, want_ids
 
 from batch_calibration.arrays.missing_scores import BELOW
 from batch_calibration.scoring.api import client as clients
@@ -72,7 +61,7 @@ def test_a_study_can_ask_for_decisions_with_options_in_the_order_of_their_names(
             (question,) = body["questions"].values()
             assert list(question["criteria"]) == ["negative", "positive"]
             assert body["state"] in TEXTS and question["type"] == "choice"
-    raw = np.array([[nats(text, label) for label in LABELS] for text in TEXTS])
+    raw = np.array([[api_server.nats(text, label) for label in LABELS] for text in TEXTS])
     want = raw - np.log(np.exp(raw).sum(1, keepdims=True))
     np.testing.assert_allclose(got, want, atol=1e-5)
     np.testing.assert_allclose(turned, want[:, ::-1], atol=1e-5)
@@ -110,7 +99,7 @@ def without(label, rows):
 
 def below_the_list(texts):
     """What " positive" has where no list holds it."""
-    lists = [first_tokens(text) | {" positive": 0.0} for text in texts]
+    lists = [api_server.first_tokens(text) | {" positive": 0.0} for text in texts]
     return [min(tops.values()) - BELOW for tops in lists]
 
 

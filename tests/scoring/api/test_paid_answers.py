@@ -65,15 +65,9 @@ def refusing(_, path, body):
     return Reply(answer(path, body))
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["run", "kill", "down", "add", "edit", "drop", "turn"]),
-        st.integers(0, 11),
-        st.sampled_from(["film", "filtered", "refused", "a\rb"]),
-    ),
-    min_size=2,
-    max_size=8,
-)
+STEP = st.sampled_from(["run", "kill", "down", "add", "edit", "drop", "turn"])
+TEXT = st.sampled_from(["film", "filtered", "refused", "a\rb"])
+STEPS = st.lists(st.tuples(STEP, st.integers(0, 11), TEXT), min_size=2, max_size=8)
 
 
 @settings(max_examples=20, deadline=None)
@@ -151,9 +145,7 @@ def test_another_server_s_answers_are_not_reused(files, capsys, refuses):
         assert len(other.asked) == 12
 
 
-def test_another_file_adds_rows_and_another_one_of_the_same_ids_is_refused(
-    files, tmp_path, refuses
-):
+def test_another_file_adds_rows_and_one_of_the_same_ids_is_refused(files, tmp_path, refuses):
     path, output = files
     with running() as server:
         ask(server, path, output)
