@@ -226,8 +226,14 @@ class Kinds:
             assert np.isfinite(table.blocks["test"].log_probs).all()
         return [t.blocks["test"].log_probs.tolist() for t in tables] == [table_forms.SCORES]
 
-    def checkpoint_settings(self, chance):
-        path = self.checkpoint / chance.choice(("config.json", "tokenizer_config.json"))
+    def config(self, chance):
+        return self._scored(chance, "config.json")
+
+    def tokenizer_config(self, chance):
+        return self._scored(chance, "tokenizer_config.json")
+
+    def _scored(self, chance, name):
+        path = self.checkpoint / name
         content = path.read_bytes()
         data = self._changed(chance, content, 0.7)
         return np.array_equal(self._with(path, content, data), self.found)

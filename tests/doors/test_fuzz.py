@@ -18,7 +18,8 @@ TIMES = {
     100: "missing",
     80: "records",
     60: "api program",
-    40: "checkpoint_settings tensors_header",
+    40: "config tensors_header",
+    20: "tokenizer_config",
 }
 CASES = {kind: number for number, kinds in TIMES.items() for kind in kinds.split()}
 CASES |= dict.fromkeys(fuzz.GENERATORS, 200)
