@@ -1,5 +1,6 @@
-"""A small server of the OpenAI style on 127.0.0.1, whose faults a test chooses."""
+"""A small server of the OpenAI style on 127.0.0.1, whose faults a test chooses, and a scorer."""
 
+import asyncio
 import json
 import math
 import re
@@ -8,6 +9,13 @@ import zlib
 from collections.abc import Callable
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+
+from batch_calibration.scoring.api.client import Pace
+from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.scoring.engine.tokens import encode
+from batch_calibration.settings import ApiSettings
 
 LABELS = (" negative", " positive")
 
@@ -91,16 +99,15 @@ def completion(text: str, logprobs: dict | None) -> dict:
 
 
 class Reply:
-    """A server's reply: a status, a text or bytes, headers; `drop` closes the connection.
+    """A server's reply: a status, a text or bytes, headers.
 
     `wait`, if given, is called before; `send` takes the handler and sends what it likes instead.
     """
 
-    def __init__(self, value="", status=200, headers=(), *, drop=False, wait=None, send=None,
-                 reason=None):  # fmt: skip
+    def __init__(self, value="", status=200, headers=(), wait=None, send=None, reason=None):
         text = value if isinstance(value, str | bytes) else json.dumps(value)
         self.content = text.encode() if isinstance(text, str) else text
-        self.status, self.headers, self.drop, self.wait = status, dict(headers), drop, wait
+        self.status, self.headers, self.wait = status, dict(headers), wait
         self.send, self.reason = send, reason
 
 
@@ -153,9 +160,6 @@ def running(fault: Fault = lambda *_: None):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             reply = fake.reply(self.path, body, dict(self.headers))
-            if reply.drop:
-                self.close_connection = True
-                return
             if reply.send:
                 self.close_connection = True
                 reply.send(self)
@@ -184,3 +188,49 @@ def running(fault: Fault = lambda *_: None):
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+# Texts, a clock that waits for nobody, a scorer, and its right scores
+
+TEXTS = [f"Review: film {i}\nSentiment:" for i in range(12)]
+
+
+class Time:
+    """A clock that goes on to when the first of those who sleep wakes."""
+
+    def __init__(self):
+        self.now, self.slept, self._until = 0.0, [], []
+
+    async def sleep(self, seconds):
+        self.slept.append(seconds)
+        until = self.now + seconds
+        self._until.append(until)
+        while self.now < until:
+            await asyncio.sleep(0)
+            if min(self._until) == until:
+                self.now = max(self.now, until)
+        self._until.remove(until)
+
+    def pace(self, per_minute=0):
+        return Pace(per_minute, self.sleep, lambda: self.now)
+
+
+def scorer(address, way="echo", time=None, answers=None, tokenizer=None, **settings):
+    api = ApiSettings(server=address, api_scores=way, **settings)
+    return ApiScorer(api, "m", tokenizer, answers, (time or Time()).pace(api.per_minute))
+
+
+def want(texts=TEXTS, labels=LABELS):
+    return np.array([[summed(text, label) for label in labels] for text in texts])
+
+
+def want_first(texts=TEXTS):
+    return np.array([[first_tokens(text)[label] for label in LABELS] for text in texts])
+
+
+def want_ids(tokenizer, texts=TEXTS):
+    encoded = encode(tokenizer.tokenizer, texts, LABELS, tokenizer.bos)
+    rows = []
+    for prompt, labels in zip(*encoded, strict=True):
+        rows.append([nats(str(prompt), token_of(ids[0])) - 1 for ids in labels])
+    return np.array(rows)

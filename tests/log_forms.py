@@ -1,4 +1,4 @@
-"""Lines of logs of lm-evaluation-harness, and small whole logs of every kind for the fuzz."""
+"""Rows of logs of evaluation harnesses, and small whole logs of every kind for the fuzz."""
 
 import io
 import json
@@ -6,13 +6,9 @@ import zipfile
 
 from batch_calibration.importers import Reading
 
-READINGS = (
-    *(Reading(), Reading(missing="least"), Reading(by=("choices",)), Reading(gold="answer")),
-    *(Reading(by=("subject",), missing="drop"), Reading(filter="none", missing=-30.0)),
-    Reading(labels=("yes", "no")),
-)
-
-
+READINGS = Reading(), Reading(missing="least"), Reading(by=("choices",)), Reading(gold="answer")
+READINGS += Reading(by=("subject",), missing="drop"), Reading(filter="none", missing=-30.0)
+READINGS += (Reading(labels=("yes", "no")),)
 CHOICES = ("no", "yes")
 HEAD = "Q: is it?\nA: yes\n\nQ: was it?\nA: no\n\n"
 
@@ -61,39 +57,61 @@ def _harness(old):
     return lines
 
 
-def _inspect():
-    top = [{"token": name, "logprob": -1.0 - j} for j, name in enumerate((" A", "B", "x"))]
-    samples = [
-        {
-            "id": i, "epoch": 1, "choices": ["a", "b"], "target": "AB"[i % 2],
-            "metadata": {"subject": "ab"[i % 2]}, "scores": {"choice": {"value": "C"}},
-            "output": {"choices": [{"logprobs": {"content": [
-                {"token": " A", "logprob": -0.5 - i, "top_logprobs": top}
-            ]}}]},
-        }
-        for i in range(3)
-    ]  # fmt: skip
-    head = {"version": 2, "status": "success", "eval": {"task": "t", "model": "m"}}
-    return head | {"samples": samples}
+def token(text, likely):
+    top = [{"token": name, "logprob": x, "bytes": None} for name, x in likely.items()]
+    return {"token": text, "logprob": -0.1, "bytes": None, "top_logprobs": top}
 
 
-def _helm(joint):
-    states = []
-    for i in range(3):
-        for j in range(1 if joint else 2):
-            token = {"text": (" no", " yes")[j], "logprob": -1.0 - i - j}
-            if joint:
-                token = {"text": " A", "logprob": -0.5, "top_logprobs": {" A": -0.5 - i, "B": -3.0}}
-            states.append({
-                "instance": {"id": f"id{i}", "references": [
-                    {"output": {"text": text}, "tags": ["correct"]} for text in ("no", "yes")
-                ]},
-                "reference_index": j, "request_mode": "original", "train_trial_index": 0,
-                "output_mapping": {"A": "no", "B": "yes"}, "request": {"prompt": f"{i} no"},
-                "result": {"completions": [{"tokens": [token]}]},
-            })  # fmt: skip
-    method = "multiple_choice_joint" if joint else "multiple_choice_separate_original"
-    return {"adapter_spec": {"method": method, "max_train_instances": 1}, "request_states": states}
+def sample(i, likely=None, target="A", choices=("cat", "dog"), wrote=("ANSWER", ":"), **more):
+    likely = likely or {" A": -0.5 - i / 8, "A": -3.0, " B": -1.5, " the": -4.0}
+    wrong = {"ANSWER": -0.1, "I": -2.0}
+    content = [*(token(text, wrong) for text in wrote), token(max(likely, key=likely.get), likely)]
+    message = {"role": "assistant", "content": "A"}
+    answers = [{"message": message, "logprobs": {"content": content}}]
+    graded = {"choice": {"value": "C", "answer": "A", "explanation": "ANSWER: A"}}
+    asked = {"id": i, "epoch": 1, "input": f"number {i}?", "choices": list(choices) or None}
+    asked |= {"target": target, "metadata": {"subject": "odd" if i % 2 else "even"}}
+    return asked | {"output": {"model": "m", "choices": answers}, "scores": graded} | more
+
+
+ABOUT = {"task": "toy", "model": "openai/m", "dataset": {"name": "animals"}}
+ABOUT["packages"] = {"inspect_ai": "0.3.1"}
+HEADER = {"version": 2, "status": "success", "eval": ABOUT}
+
+
+def state(i, at, scores=(-1.0, -2.0), mode="original", trial=0, **more):
+    """A request of `multiple_choice_separate_*`."""
+    texts, half = ("no", "quite so"), scores[1] / 2
+    spelled = [(" no", scores[0])] if at == 0 else [(" quite", half), (" so", half)]
+    tokens = [("Q", -5.0), (" it?", -4.0), (" A:", -3.0), *spelled]
+    listed = [{"text": text, "logprob": x} for text, x in tokens]
+    references = []
+    for j, text in enumerate(texts):
+        references.append({"output": {"text": text}, "tags": ["correct"] * (j == i % 2)})
+    instance = {"input": {"text": f"number {i}"}, "id": f"id{i}", "split": "test", **more}
+    completion = {"text": "", "logprob": -9.0, "tokens": listed}
+    request = {"instance": instance | {"references": references}, "reference_index": at}
+    request |= {"request": {"prompt": f"Q: a?\nA: no\n\nQ: number {i}?\nA: {texts[at]}"}}
+    request |= {"request_mode": mode, "train_trial_index": trial}
+    return request | {"result": {"success": True, "completions": [completion]}}
+
+
+def separate(n=4, **more):
+    return [state(i, at, (-1.0 - i, -2.0), **more) for i in range(n) for at in (0, 1)]
+
+
+def joint(i, likely):
+    row = state(i, 0)
+    row |= {"reference_index": None, "request_mode": None, "output_mapping": {"A": "x", "B": "y"}}
+    row["request"]["prompt"] = f"Q: number {i}?\nA. x\nB. y\nAnswer:"
+    tokens = [{"text": " A", "logprob": -0.5} | ({"top_logprobs": likely} if likely else {})]
+    row["result"]["completions"][0]["tokens"] = tokens
+    return row
+
+
+def helm_run(states, method="multiple_choice_separate_original"):
+    spec = {"method": method, "model": "org/m", "max_train_instances": 1}
+    return {"adapter_spec": spec, "request_states": states}
 
 
 RESULTS = {
@@ -104,17 +122,16 @@ RESULTS = {
     "lm_eval_version": "0.4.13",
 }
 FORMATS = ("lm_eval", "inspect_ai", "helm")
-NAMES = {
-    "lm_eval": "samples_t_2026-01-02T03-04-05.6.jsonl",
-    "lm_eval_old": "m_t.jsonl",
-    "inspect_ai": "t.json",
-    "inspect_ai_zip": "t.eval",
-    "helm": "scenario_state.json",
-    "helm_joint": "scenario_state.json",
-}
+NAMES = {"lm_eval": "samples_t_2026-01-02T03-04-05.6.jsonl", "lm_eval_old": "m_t.jsonl"}
+NAMES |= {"inspect_ai": "t.json", "inspect_ai_zip": "t.eval"}
+NAMES |= dict.fromkeys(("helm", "helm_joint"), "scenario_state.json")
 """Kind of log -> what its file is called."""
-VALUES = {"lm_eval": _harness(False), "lm_eval_old": _harness(True), "inspect_ai": _inspect()}
-VALUES |= {"inspect_ai_zip": _inspect(), "helm": _helm(False), "helm_joint": _helm(True)}
+JOINT = [joint(i, {" A": -0.5 - i, "B": -3.0}) for i in range(3)]
+SAMPLES = [sample(i, target="AB"[i % 2], choices="ab", wrote=()) for i in range(3)]
+INSPECT = HEADER | {"samples": SAMPLES}
+VALUES = {"lm_eval": _harness(False), "lm_eval_old": _harness(True), "inspect_ai": INSPECT}
+VALUES |= {"inspect_ai_zip": INSPECT, "helm": helm_run(separate(3))}
+VALUES["helm_joint"] = helm_run(JOINT, "multiple_choice_joint")
 
 
 def as_log(name, value, as_text):

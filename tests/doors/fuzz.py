@@ -10,8 +10,8 @@ same values" is that what was read is whole: it can be written, drawn, or scored
 """
 
 import argparse
-import copy
 import io
+import itertools
 import json
 import math
 import random
@@ -28,20 +28,12 @@ from pathlib import Path
 import fuzz_logs
 import log_forms
 import numpy as np
+import response_forms as forms
 import safetensors.numpy
 import table_forms
 import truths
+from damage import VALUES, as_text, maybe, other
 from making import make_by_rows, make_curve, make_record
-from response_forms import (
-    chat,
-    completion,
-    echoed,
-    generated,
-    llama,
-    old_llama,
-    place,
-    prompted,
-)  # fmt: skip
 from tiny import GPT2, write
 
 from batch_calibration import calibrate, importers, scores
@@ -64,22 +56,9 @@ from batch_calibration.studies import ContextInfo, Store, tidy
 
 LIMIT = 30
 """Seconds a case may take."""
-DEEP, LONG, HALF = "@deep@", "@long@", "@half@"
-"""Stand for a list of many levels, a number of many digits, half a surrogate pair."""
-VALUES = json.loads(
-    "[null, true, false, 0, -1, 1, 3, 1.5, -0.0, 1099511627776, -1180591620717411303424, Infinity,"
-    'NaN, "", "x", "\\u0000", "../x", "é✓", [], [[]], ["x"], [1, 2], {}, {"x": 1}, {"test": []}]'
-)
-VALUES += [DEEP, LONG, HALF]
 PIECES = b"|\0|\xff|\xed\xa0\x80|\xef\xbb\xbf|\n|\r|\"|'|,|{|}|[|=|\\ud800|\\u0000".split(b"|")
-PIECES += [
-    *b"nan|-1|1e999|true|null".split(b"|"),
-    b"9" * 5000,
-    b"0x" + b"f" * 5000,
-    b"[" * 5000,
-    b"a." * 5000,
-]
-PIECES += [b'"' + b"x" * 200_000, b"\xc2\xb2"]
+PIECES += [b"nan", b"-1", b"1e999", b"true", b"null", b"9" * 5000, b"0x" + b"f" * 5000]
+PIECES += [b"[" * 5000, b"a." * 5000, b'"' + b"x" * 200_000, b"\xc2\xb2"]
 
 
 def damaged(chance, data):
@@ -103,48 +82,6 @@ def damaged(chance, data):
     return bytes(data)
 
 
-def other(chance, value):
-    """A JSON value of which one to three parts are replaced, left out or doubled."""
-    value = copy.deepcopy(value)
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        holder, key = value, _key(chance, value)
-        while key is not None and _key(chance, holder[key]) is not None and chance.random() < 0.7:
-            holder, key = holder[key], _key(chance, holder[key])
-        if key is None:
-            return chance.choice(VALUES)
-        how = chance.random()
-        if how < 0.7:
-            similar = [candidate for candidate in VALUES if type(candidate) is type(holder[key])]
-            choices = similar if similar and chance.random() < 0.5 else VALUES
-            holder[key] = copy.deepcopy(chance.choice(choices))
-        elif how < 0.85:
-            del holder[key]
-        elif isinstance(holder, list):
-            holder.insert(key, copy.deepcopy(holder[key]))
-        else:
-            holder[chance.choice(("x", "", "test", "../x"))] = holder.pop(key)
-    return value
-
-
-def maybe(chance, value):
-    """A JSON value, or more often one that is damaged by `other`."""
-    return other(chance, value) if chance.random() < 0.6 else value
-
-
-def _key(chance, value):
-    """A key of a dict, or a place in a list; None where there is none."""
-    keys = value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0)
-    return chance.choice(list(keys)) if keys else None
-
-
-def as_text(value):
-    """JSON, with what JSON's own writer cannot make put in."""
-    text = json.dumps(value)
-    for mark, piece in ((DEEP, "[" * 9999 + "]" * 9999), (LONG, "9" * 5000), (HALF, '"\\ud800"')):
-        text = text.replace(json.dumps(mark), piece)
-    return text
-
-
 class Kinds:
     """A method for each kind of case: it damages something that is whole, and reads it.
 
@@ -154,27 +91,23 @@ class Kinds:
 
     def __init__(self, folder):
         self.folder = folder
-        self.forms = {kind: list(files.items()) for kind, files in table_forms.FORMS.items()}
         block = make_block(np.linspace(-9, -0.1, 12).reshape(6, 2), [0, 1, 0, 1, -1, 0], range(6))
         context = {"task": "sst2", "seed": 0, "shots": 1, "scorer": {"kind": "causal_lm"}}
-        self.table = ScoreTable(context, ("no", "yes"), {"test": block, "cc": block})
-        self.table.save(folder / "whole")
+        ScoreTable(context, ("no", "yes"), {"test": block, "cc": block}).save(folder / "whole")
         self.scores = (folder / "whole").read_bytes()
         self.arrays = safetensors.numpy.load(self.scores)
         size = int.from_bytes(self.scores[:8], "little")
         self.header = json.loads(json.loads(self.scores[8 : 8 + size])["__metadata__"][scores.KEY])
         methods = {"icl": 0.5, "bc": 0.6, "cc": 0.4, "bc_mean_prob": 0.5}
-        self.record = make_record(
-            "rte", methods, bias={"bc": (0.1, -2.0)}, strength=0.5, curve=make_curve([0.5] * 101),
-            probe_size=make_by_rows([2, 4], bc=[[0.4, 0.5], [0.5, 0.6]]),
-            context={"options": {"template": "1"}, "demonstrations": ("a", "b")},
-        )  # fmt: skip
-        self.rows = [{"sentence": f"it is {tone} \U0001f600", "label": i % 2}
-                     for i, tone in enumerate(("dull", "fine", "a, b", 'say "x"'))]  # fmt: skip
+        curve, sizes = make_curve([0.5] * 101), make_by_rows([2, 4], bc=[[0.4, 0.5], [0.5, 0.6]])
+        context = {"options": {"template": "1"}, "demonstrations": ("a", "b")}
+        more = {"bias": {"bc": (0.1, -2.0)}, "strength": 0.5, "curve": curve, "probe_size": sizes}
+        self.record = make_record("rte", methods, context=context, **more)
+        sentences = [f"it is {tone} \U0001f600" for tone in ("dull", "fine", "a, b", 'say "x"')]
+        self.rows = [{"sentence": text, "label": i % 2} for i, text in enumerate(sentences)]
         self.checkpoint = write(folder / "checkpoint", GPT2)
-        (self.checkpoint / "tokenizer_config.json").write_text(
-            json.dumps({"add_bos_token": False, "bos_token": "<|end|>", "model_max_length": 99})
-        )
+        settings = {"add_bos_token": False, "bos_token": "<|end|>", "model_max_length": 99}
+        (self.checkpoint / "tokenizer_config.json").write_text(json.dumps(settings))
         config = self.checkpoint / "config.json"
         self.found = self._with(config, config.read_bytes(), config.read_bytes())
 
@@ -195,16 +128,8 @@ class Kinds:
         return self._same(table)
 
     def _same(self, table):
-        is_same = (table.context, table.label_names) == (self.table.context, self.table.label_names)
-        return (
-            is_same
-            and table.blocks.keys() == self.table.blocks.keys()
-            and all(
-                np.array_equal(ours, theirs)
-                for name, block in self.table.blocks.items()
-                for ours, theirs in zip(block[:3], table.blocks[name][:3], strict=True)
-            )
-        )
+        table.save(self.folder / "again")
+        return (self.folder / "again").read_bytes() == self.scores
 
     def records(self, chance):
         records = []
@@ -268,14 +193,9 @@ class Kinds:
             assert type(label) is int and -1 <= label <= 1
         return False
 
-    def delimited_scores(self, chance):
-        return self._file_of_scores(chance, *chance.choice(self.forms["delimited"]))
-
-    def array_scores(self, chance):
-        return self._file_of_scores(chance, *chance.choice(self.forms["arrays"]))
-
-    def columnar_scores(self, chance):
-        name, data = chance.choice(self.forms["columnar"])
+    def files_of_scores(self, chance):
+        """Tables, arrays and columns, some as a stream."""
+        name, data = chance.choice(list(table_forms.FORMS.items()))
         if name == "a.parquet" and chance.random() < 0.5:
             path = self.folder / name
             path.write_bytes(damaged(chance, data))
@@ -312,31 +232,28 @@ class Kinds:
     def tokenizer_config(self, chance):
         return self._scored(chance, "tokenizer_config.json")
 
+    def _scored(self, chance, name):
+        path = self.checkpoint / name
+        content = path.read_bytes()
+        data = self._changed(chance, content, 0.7)
+        return np.array_equal(self._with(path, content, data), self.found)
+
     def tensors_header(self, chance):
         path = self.checkpoint / "model.safetensors"
         content = path.read_bytes()
         size = 8 + int.from_bytes(content[:8], "little")
-        header = content[8:size]
-        if chance.random() < 0.5:
-            header = as_text(other(chance, json.loads(header))).encode()
-        else:
-            header = damaged(chance, header)
-        if chance.random() < 0.7:
-            size, start = len(header), content[size:]
-            data = size.to_bytes(8, "little") + header + start
-        else:
-            data = content[:8] + header + content[size:]
+        header, rest = content[8:size], content[size:]
+        header = self._changed(chance, header, 0.5)
+        size = len(header) if chance.random() < 0.7 else size - 8
+        data = size.to_bytes(8, "little") + header + rest
         assert np.array_equal(self._with(path, content, data), self.found), "other scores"
         return True
 
-    def _scored(self, chance, name):
-        path = self.checkpoint / name
-        content = path.read_bytes()
-        if chance.random() < 0.7:
-            data = as_text(other(chance, json.loads(content))).encode()
-        else:
-            data = damaged(chance, content)
-        return np.array_equal(self._with(path, content, data), self.found)
+    def _changed(self, chance, content, share):
+        """JSON of which values are changed in a share of the cases, and bytes in the others."""
+        if chance.random() < share:
+            return as_text(other(chance, json.loads(content))).encode()
+        return damaged(chance, content)
 
     def _with(self, path, content, data):
         """Score with a checkpoint one of whose files holds other data."""
@@ -383,9 +300,8 @@ class Kinds:
             try:
                 scores = np.array(scores, kind)
                 if chance.random() < 0.1:
-                    scores = np.ma.array(
-                        scores, mask=np.arange(scores.size).reshape(scores.shape) == 0
-                    )
+                    mask = np.arange(scores.size).reshape(scores.shape) == 0
+                    scores = np.ma.array(scores, mask=mask)
             except (TypeError, ValueError, OverflowError):
                 return False
         method = chance.choice(("icl", "bc", "bc_mean_prob", "bc_running"))
@@ -418,11 +334,11 @@ class Kinds:
         arguments = [chance.choice(("calibrate", "diagnose", "diagnose", "convert")), str(path)]
         arguments += ["--gold=gold", "--ids=id"] if chance.random() < 0.8 else []
         arguments += [chance.choice(OPTIONS) for _ in range(chance.randrange(4))]
-        arguments.append(f"--output={self.folder / chance.choice(OUTPUTS)}")
+        output = f"--output={self.folder / chance.choice(OUTPUTS)}"
+        arguments += [output] * (arguments[0] != "diagnose")
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             try:
-                args = options.parse([arg for arg in arguments if arg[2:8] != "output"
-                                      or arguments[0] != "diagnose"])  # fmt: skip
+                args = options.parse(arguments)
             except SystemExit as error:
                 raise InputError(str(error)) from error
             commands.RUN[args.command](args)
@@ -440,16 +356,16 @@ class Kinds:
         return False
 
 
-CHATS = chat(yes=0.6, no=0.1), chat(no=0.6, x=0.1)
+CHATS = forms.chat(yes=0.6, no=0.1), forms.chat(no=0.6, x=0.1)
 RESPONSES = (
     [{"gold": 0, "response": {"body": body}} for body in CHATS],
-    [completion(yes=0.6, no=p) for p in (0.2, 0.1)],
-    [echoed(["Q", label], [None, nats]) for label, nats in ((" yes", -1.0), (" no", -2.0))],
-    [prompted([None, place(7, *label)]) for label in ((" yes", -1.0), (" no", -2.0))],
-    [generated([[-0.5, 7, " yes"], [x, 8, " no"]]) for x in (-1.5, -2.0)],
+    [forms.completion(yes=0.6, no=p) for p in (0.2, 0.1)],
+    [forms.echoed(["Q", label], [None, nats]) for label, nats in ((" yes", -1.0), (" no", -2.0))],
+    [forms.prompted([None, forms.place(7, *label)]) for label in ((" yes", -1.0), (" no", -2.0))],
+    [forms.generated([[-0.5, 7, " yes"], [x, 8, " no"]]) for x in (-1.5, -2.0)],
     [{"scores": [[0.9, 0.1], [0.2, 0.8]], "object": "scoring"}],
-    [llama(yes=0.6, no=p) for p in (0.2, 0.05)],
-    [old_llama(yes=0.5, no=p) for p in (0.25, 0.0)],
+    [forms.llama(yes=0.6, no=p) for p in (0.2, 0.05)],
+    [forms.old_llama(yes=0.5, no=p) for p in (0.25, 0.0)],
 )
 OUTPUTS = ("o.csv", "o.tsv", "o.jsonl", "o.npz", "o.parquet", "o.doc", "o.safetensors", "no/o.csv")
 OPTIONS = """
@@ -534,30 +450,26 @@ def main():
     names = [args.kind] if args.kind else KINDS
     counts, failed = {name: Counter() for name in names}, Counter()
     with tempfile.TemporaryDirectory() as folder:
-        kinds, end, case = Kinds(Path(folder)), time.monotonic() + args.seconds, args.case or 0
-        while time.monotonic() < end:
-            for name in names:
-                # As much time for each kind: those that compile programs are slow.
-                until = time.monotonic() + 0.2
-                number = 0
-                while number == 0 or time.monotonic() < until:
-                    case_number = sum(counts[name].values()) if args.case is None else case
-                    outcome = run(kinds, name, args.seed, case_number)
-                    counts[name][outcome.partition(":")[0]] += 1
-                    number += 1
-                    if outcome.startswith("FAILED"):
-                        failed[f"{name} {outcome}"] += 1
-                        if failed[f"{name} {outcome}"] == 1 or args.case is not None:
-                            print(
-                                f"--kind={name} --seed={args.seed} --case={case_number}: {outcome}",
-                                flush=True,
-                            )
-                    if args.case is not None:
-                        return
-    for outcome, number in failed.items():
+        kinds, end = Kinds(Path(folder)), time.monotonic() + args.seconds
+        if args.case is not None:
+            print(run(kinds, args.kind, args.seed, args.case))
+            return
+        # As much time for each kind: those that compile programs are slow.
+        for name in itertools.cycle(names):
+            until = time.monotonic() + 0.2
+            while time.monotonic() < until:
+                case = counts[name].total()
+                outcome = run(kinds, name, args.seed, case)
+                counts[name][outcome.partition(":")[0]] += 1
+                failed[f"{name} {outcome}"] += outcome.startswith("FAILED")
+                if failed[f"{name} {outcome}"] == 1:
+                    print(f"--kind={name} --seed={args.seed} --case={case}: {outcome}", flush=True)
+            if time.monotonic() > end:
+                break
+    for outcome, number in (+failed).items():
         print(f"{number} times {outcome}")
     for name, counter in counts.items():
-        print(f"{name}: {sum(counter.values())} cases,", dict(sorted(counter.items())))
+        print(f"{name}: {counter.total()} cases,", dict(sorted(counter.items())))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,7 @@
 
 import csv
 import io
-import json
-import math
 import re
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -17,8 +14,6 @@ from batch_calibration import importers
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading
 
-WORDS = ("no", "yes", "maybe", "entailment", "A", "B", "World", "not so")
-
 
 def make_rows(chance: Random, labels, most=12):
     """Scores by label and a right label, in rows by their id."""
@@ -29,161 +24,18 @@ def make_rows(chance: Random, labels, most=12):
     return rows
 
 
-def gold_by_scores(rows):
-    """The right label by the scores of a row, for files that do not name their rows."""
-    golds = {}
-    for row in rows.values():
-        golds[" ".join(f"{x}:{y:.4f}" for x, y in sorted(row["scores"].items()))] = row["gold"]
-    return golds
-
-
-def read_part(path, reading, fields):
-    """Read a file by scores; the rows of `rest` may be left out."""
-    return {**fields, **gold_by_scores(read_by_name(path, reading))}
-
-
-def repeated_keys(chance: Random, folder: Path):
-    """JSON Lines one of whose objects has a key twice, with the same value or another one."""
-    labels = chance.sample(WORDS, chance.choice((2, 3)))
-    rows = make_rows(chance, labels)
-    texts = [json.dumps({**row["scores"], "right": row["gold"]}) for row in rows.values()]
-    is_whole = chance.random() < 0.3
-    if not is_whole:
-        line = chance.randrange(len(texts))
-        key, cell = chance.choice(list(json.loads(texts[line]).items()))
-        new = cell if chance.random() < 0.2 else chance.choice((-0.5, labels[0], None))
-        texts[line] = f"{texts[line][:-1]}, {json.dumps(key)}: {json.dumps(new)}}}"
-    path = folder / "repeated.jsonl"
-    path.write_text("\n".join(texts) if chance.random() < 0.5 else f"[{', '.join(texts)}]")
-    reading = Reading(labels=tuple(labels), gold="right")
-    yield Case(partial(read_by_name, path, reading), rows, is_plain=is_whole)
-
-
-def echoed_labels(chance: Random, folder: Path):
-    """Prompts scored with each label, whose gold is a flag, a name or an index, some not whole."""
-    labels = chance.sample(WORDS, chance.choice((2, 2, 3)))
-    rows = make_rows(chance, labels)
-    kind = chance.choice(("flag", "true", "name", "index", "own name", "own index", "several"))
-    is_batch, answers = kind != "several" and chance.random() < 0.4, []
-    for i, row in rows.items():
-        choices, cells, right = [], [], labels.index(row["gold"])
-        for j, name in enumerate(labels):
-            log_probs = {
-                "tokens": [f"Q{i}:", f" {name}"],
-                "token_logprobs": [None, row["scores"][name]],
-            }
-            choices.append({"index": j, "text": "", "logprobs": log_probs})
-            cells.append({
-                "flag": int(j == right), "true": j == right, "name": labels[right], "index": right,
-                "own name": name, "own index": j, "several": int(j <= right),
-            }[kind])  # fmt: skip
-        if is_batch:
-            chance.shuffle(choices)
-            answers.append(({"choices": choices}, cells))
-        else:
-            answers += [
-                ({"choices": [made]}, cell) for made, cell in zip(choices, cells, strict=True)
-            ]
-    if not is_batch and chance.random() < 0.5:
-        chance.shuffle(answers)
-    written = [{"response": response, "right": cell} for response, cell in answers]
-    # Where every line has a 1, the file is one of indices to the byte.
-    if all(cell == 1 for _, cell in answers):
-        return
-    is_whole = chance.random() < 0.7
-    if not is_whole:
-        damage = "failed" if is_batch else chance.choice(("cut", "failed", "twice"))
-        at = chance.randrange(len(written))
-        if damage == "cut":
-            del written[at]
-        elif damage == "failed":
-            written[at] = {"error": {"message": "busy"}, "right": written[at]["right"]}
-        else:
-            written.append({**written[at], "right": chance.choice((0, 1, labels[0]))})
-    path = folder / "echoed.jsonl"
-    path.write_text(lines(written))
-    truth = gold_by_scores(rows)
-    reading = Reading(labels=tuple(labels), gold="right")
-    yield Case(partial(read_part, path, reading, {} if is_whole else truth), truth)
-
-
-BEFORE = (
-    "", "", "Let us see. ", "A dog barks, so ", "It may be A or B. ", "B looks right. Still, ",
-    "Not C!\n", "First: what is asked?\n\n",
-)  # fmt: skip
-AFTER = ("", "", ".", "\n", ". A reason", ", not B", "\n\nA and B are alike.", ") it is.", "**")
-"""Texts that models write around an answer; the article "A" may or may not be one."""
-
-
-def inspect_answers(chance: Random, folder: Path):
-    """Samples whose answer stands among other letters: marked, recorded, alone or not at all."""
-    labels, samples, truth = "ABCD"[: chance.choice((2, 3, 4))], [], {}
-    for i in range(chance.randint(2, 8)):
-        answer = chance.choice(labels)
-        before, after = chance.choice(BEFORE), chance.choice(AFTER)
-        kind = chance.choice(("marked", "marked", "recorded", "at once", "alone", "open"))
-        mark = {"marked": "ANSWER: ", "recorded": "ANSWER: "}.get(kind, "")
-        if kind == "at once":
-            before = after = ""
-        elif kind == "alone":
-            before, after = chance.choice(("", "It is ", "So: ")), chance.choice((".", "\n", ""))
-        text = f"{before}{mark}{answer}{after}"
-        tokens, start, answer_at = [], 0, None
-        for number, token in enumerate(re.findall(r"\s*(?:\w+|[^\w\s])|\s+$", text)):
-            if start <= len(before + mark) < start + len(token):
-                answer_at = number
-            start += len(token)
-            likely = {name: round(-chance.expovariate(0.5) - 2, 4) for name in labels}
-            top = [{"token": name, "logprob": nats} for name, nats in likely.items()]
-            tokens.append({"token": token, "logprob": -0.1, "top_logprobs": top})
-        scores = {"choice": {"value": "I", "answer": answer}} if kind == "recorded" else {}
-        samples.append({
-            "id": i, "epoch": 1, "choices": list(labels.lower()), "target": answer,
-            "scores": scores, "output": {"choices": [{"logprobs": {"content": tokens}}]},
-        })  # fmt: skip
-        # What is open may be left out; what is read of it stands where it was put.
-        likely = {token["token"]: token["logprob"] for token in tokens[answer_at]["top_logprobs"]}
-        truth[str(i)] = {"scores": likely, "gold": answer}
-    path = folder / "answers.json"
-    path.write_text(json.dumps({"version": 2, "status": "success", "eval": {}, "samples": samples}))
-    yield Case(lambda: {**truth, **read_by_name(path)}, truth)
-
-
-def labels_in_each_row(chance: Random, folder: Path):
-    """Probabilities next to their labels, in an order of their own in each row."""
-    labels = chance.sample(WORDS, chance.choice((2, 3, 4)))
-    names, numbers = chance.choice((("labels", "scores"), ("choices", "probs")))
-    written, truth = [], {}
-    for i in range(chance.randint(2, 30)):
-        weights = [chance.random() + 0.05 for _ in labels]
-        probs = {name: weight / sum(weights) for name, weight in zip(labels, weights, strict=True)}
-        gold = chance.choice(labels)
-        order = sorted(labels, key=lambda name: -probs[name])
-        if chance.random() < 0.2:
-            chance.shuffle(order)
-        written.append({names: order, numbers: [probs[name] for name in order], "gold": gold})
-        nats = {name: math.log(prob) for name, prob in probs.items()}
-        truth[str(i)] = {"scores": nats, "gold": gold}
-    path = folder / "each_row.jsonl"
-    path.write_text(lines(written))
-    chosen = chance.choice(((), tuple(labels), tuple(reversed(labels))))
-    yield Case(partial(read_by_name, path, Reading(labels=chosen, gold="gold", from_probs=True)),
-               truth)  # fmt: skip
-
-
 PAIRS = (("no", "yes"), ("no", "not sure"), ("positive", "positively"), ("A", "B"), ("1", "10"))
 """Labels, some of which begin others."""
 BEFORE_LABEL = (
-    "", "Answer: ", "**Answer:** ", "**", "The answer is ", "Final answer: **", "So it is ",
-    "Let us see.\n\nAnswer: ", '{"label": "', '{"confidence": 0.9, "label": "', '```json\n{"a":"',
-    '{"reason": "other no doubt", "label": "', '{"note": "{first} or {second}", "label": "',
-    "{other}, one could say. Answer: ", "{other} or {label}? Answer: ", "\r\n", "Answer\uff1a",
-    "Not {other}. ", "{other}. Answer: ",
-)  # fmt: skip
+    "|Answer: |**Answer:** |**|The answer is |Final answer: **|So it is |Let us see.\n\nAnswer: |"
+    '{"label": "|{"confidence": 0.9, "label": "|```json\n{"a":"|{"reason": "other no doubt", '
+    '"label": "|{"note": "{first} or {second}", "label": "|{other}, one could say. Answer: |'
+    "{other} or {label}? Answer: |\r\n|Answer\uff1a|Not {other}. |{other}. Answer: "
+)
 AFTER_LABEL = (
-    "", "", ".", "**", "</s>", "\r\n", '"}', '", "reason": "{other} is wrong"}', '", "p": 0.5}',
-    ". It is not {other}.", " (not {other})", "!", '"}\n```', " since {label} it is.",
-)  # fmt: skip
+    '||.|**|</s>|\r\n|"}|", "reason": "{other} is wrong"}|", "p": 0.5}|. It is not {other}.|'
+    ' (not {other})|!|"}\n```| since {label} it is.'
+)
 
 
 def several_tokens(chance: Random, folder: Path):
@@ -194,7 +46,7 @@ def several_tokens(chance: Random, folder: Path):
     for row in rows.values():
         other = next(name for name in labels if name != row["gold"])
         names = {"other": other, "label": row["gold"], "first": labels[0], "second": labels[1]}
-        before, after = chance.choice(BEFORE_LABEL), chance.choice(AFTER_LABEL)
+        before, after = map(chance.choice, (BEFORE_LABEL.split("|"), AFTER_LABEL.split("|")))
         for key, name in names.items():
             before, after = before.replace(f"{{{key}}}", name), after.replace(f"{{{key}}}", name)
         text = f"{before}{row['gold']}{after}"
@@ -262,7 +114,5 @@ def derived_columns(chance: Random, folder: Path):
     yield Case(read, rows)
 
 
-GENERATORS: tuple[Generator, ...] = (
-    repeated_keys, echoed_labels, inspect_answers, labels_in_each_row, several_tokens,
-    derived_columns,
-)  # fmt: skip
+GENERATORS: tuple[Generator, ...]
+GENERATORS = several_tokens, derived_columns

@@ -18,12 +18,11 @@ ROWS = [
     for i, ((no, yes), gold) in enumerate(zip(SCORES, GOLD, strict=True))
 ]
 TOGETHER = [{"id": row["id"], "scores": [row["no"], row["yes"]], "gold": 1} for row in ROWS]
-READINGS = (
-    Reading(gold="gold"), Reading(gold="gold", ids="id", by=("topic",)),
-    Reading(labels=("yes", "no"), gold="gold", missing="least"),
-    Reading(gold="gold", missing="drop"), Reading(gold="gold", missing=-30.0),
-    Reading(labels=("no", "yes"), from_probs=True, missing="least"),
-)  # fmt: skip
+SPLIT = Reading(gold="gold", ids="id", by=("topic",))
+TURNED = Reading(labels=("yes", "no"), gold="gold", missing="least")
+PROBS = Reading(labels=("no", "yes"), from_probs=True, missing="least")
+DROP, FIXED = Reading(gold="gold", missing="drop"), Reading(gold="gold", missing=-30.0)
+READINGS = Reading(gold="gold"), SPLIT, TURNED, DROP, FIXED, PROBS
 
 
 def _text(delimiter):
@@ -32,12 +31,11 @@ def _text(delimiter):
 
 
 def _arrays():
-    return {
-        "scores": np.array([SCORES, SCORES]) - 0.5, "gold": np.array([1, 0, -1, 1], np.int8),
-        "labels": np.array(["no", "yes"]), "models": np.array(["m", "n"]),
-        "id": np.array([row["id"] for row in ROWS]), "topic": np.array([0, 1, 0, 1], np.uint8),
-        "topics": np.array(["a", "b"]),
-    }  # fmt: skip
+    scores, ids = np.array([SCORES, SCORES]) - 0.5, np.array([row["id"] for row in ROWS])
+    arrays = {"scores": scores, "gold": np.array([1, 0, -1, 1], np.int8), "id": ids}
+    for name, cells in (("labels", ["no", "yes"]), ("models", ["m", "n"]), ("topics", ["a", "b"])):
+        arrays[name] = np.array(cells)
+    return arrays | {"topic": np.array([0, 1, 0, 1], np.uint8)}
 
 
 def _numpy(save, arrays):
@@ -63,18 +61,12 @@ def _stream(table, file):
         writer.write_table(table)
 
 
-FORMS = {
-    "delimited": {"a.csv": _text(","), "a.tsv": _text("\t"), "b.csv": _text(";")},
-    "arrays": {
-        "a.npz": _numpy(np.savez, _arrays()), "b.npz": _numpy(np.savez_compressed, _arrays()),
-        "a.npy": _numpy(np.save, np.array(SCORES)), "a.safetensors": _tensors(),
-    },
-    "columnar": {
-        "a.parquet": _arrow(pa.parquet.write_table, ROWS),
-        "b.parquet": _arrow(pa.parquet.write_table, TOGETHER),
-        "a.feather": _arrow(pa.feather.write_feather, ROWS), "a.arrows": _arrow(_stream, ROWS),
-    },
-}  # fmt: skip
+FORMS = {"a.csv": _text(","), "a.tsv": _text("\t"), "b.csv": _text(";")}
+FORMS |= {"a.npz": _numpy(np.savez, _arrays()), "b.npz": _numpy(np.savez_compressed, _arrays())}
+FORMS |= {"a.npy": _numpy(np.save, np.array(SCORES)), "a.safetensors": _tensors()}
+FORMS |= {"a.feather": _arrow(pa.feather.write_feather, ROWS), "a.arrows": _arrow(_stream, ROWS)}
+FORMS["a.parquet"] = _arrow(pa.parquet.write_table, ROWS)
+FORMS["b.parquet"] = _arrow(pa.parquet.write_table, TOGETHER)
 VALUES = {"a.jsonl": ROWS, "b.jsonl": TOGETHER, "a.json": ROWS}
 VALUES["b.json"] = {"labels": ["no", "yes"], "rows": TOGETHER}
 

@@ -9,12 +9,12 @@ import pytest
 pytestmark = pytest.mark.slow  # hundreds of damaged files
 
 TIMES = {
-    800: "score_file score_header logs delimited_scores",
+    800: "score_file score_header logs",
     3000: "json_lines csv",
+    1700: "files_of_scores",
     1500: "responses",
-    600: "array_scores json_scores frames_of_scores",
+    600: "json_scores frames_of_scores",
     500: "task_file",
-    300: "columnar_scores",
     100: "missing",
     80: "records",
     60: "api program",
@@ -34,7 +34,7 @@ def kinds(tmp_path_factory):
 def test_damage_is_refused_with_a_sentence_or_changes_nothing(kinds, kind):
     became = {case: fuzz.run(kinds, kind, 0, case) for case in range(CASES[kind])}
     assert not {case: outcome for case, outcome in became.items() if outcome.startswith("FAILED")}
-    # Of a generator the truth is known, and some of its cases are plain.
+    # Of a generator the truth is known, and some of its cases are read.
     assert ("same" if kind in fuzz.GENERATORS else "refused") in became.values()
 
 

@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 from reading_files import notes
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models
 
-from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read
-from batch_calibration.importers.inspect_ai import read_sample
 from batch_calibration.metrics.table import METRICS
+from batch_calibration.scoring.models.files import tokenizer_files
 from batch_calibration.scoring.models.files.tensors import tensors
 
 N = 24
@@ -20,22 +21,15 @@ GOLD = [TWO[i] for i in RANDOM.integers(0, 2, N)]
 YES_NO = Reading(labels=TWO, gold="gold")
 
 
-def write(path, rows):
-    lines = isinstance(rows, list)
-    text = "".join(f"{json.dumps(row)}\n" for row in rows) if lines else json.dumps(rows)
-    path.write_text(text if not isinstance(rows, str) else rows)
-    return path
-
-
 def token(text, **probs):
     tops = [{"token": text, "logprob": -0.1}] if not probs else []
     tops += [{"token": f" {t}", "logprob": float(np.log(p))} for t, p in probs.items()]
     return {"token": text, "logprob": -0.1, "top_logprobs": tops}
 
 
-def label_token(i, template=" {}"):
+def label_token(i):
     yes, no = PROBS[i]
-    return token(template.format(TWO[PROBS[i].argmax()]), yes=yes, no=no)
+    return token(f" {TWO[PROBS[i].argmax()]}", yes=yes, no=no)
 
 
 def chats(make):
@@ -59,6 +53,9 @@ def check(table, probs=PROBS, gold=GOLD, names=TWO):
 # Answers of several tokens
 
 
+NOTE = ['{"', "note", '": "', "yes", " or", " no", '", "', "label", '": "']
+
+
 @pytest.mark.parametrize(
     ("before", "after", "at", "said"),
     [
@@ -75,10 +72,13 @@ def check(table, probs=PROBS, gold=GOLD, names=TWO):
         ([], ["</s>"], "", ""),
         (["\n", ""], ["<|im_end|>"], "", ""),
         ([], [".", " No", " doubt", "."], "first", ""),
+        # A text that begins with a label is no value.
+        (NOTE, ['"}'], "", "of 'label'"),
+        (['{"', "a", '": "', "no", " doubt", '", "', "label", '": "'], ['"}'], "", "of 'label'"),
     ],
 )
-def test_the_label_is_read_where_it_is(tmp_path, before, after, at, said):
-    path = write(tmp_path / "a.jsonl", chats(lambda _: (before, after)))
+def test_the_label_is_read_where_it_is(saved, before, after, at, said):
+    path = saved(chats(lambda _: (before, after)))
     (table,) = read(path, Reading(labels=TWO, gold="gold", at=at))
     check(table)
     assert said in notes(table)
@@ -91,57 +91,33 @@ def test_the_label_is_read_where_it_is(tmp_path, before, after, at, said):
         (["No", ".\n", "Answer", ":"], [" yes"]),
         (['{"', "a", '":"', "yes", '","', "b", '":"'], ['"}']),
         (["Answer", ": yes,", " Answer", ": no,", " or"], []),
+        (NOTE, [" I think", '"}']),
     ],
 )
-def test_an_answer_that_is_not_plain_is_a_question(tmp_path, before, after):
+def test_an_answer_that_is_not_plain_is_a_question(saved, before, after, refuses):
     rows = chats(lambda i: (before, after) if i > 3 else ([], []))
-    with pytest.raises(InputError) as error:
-        read(write(tmp_path / "a.jsonl", rows), YES_NO)
-    assert error.value.key == "at" and "of 24 answers" in error.value.got
+    error = refuses(read, saved(rows), YES_NO)
+    assert error.key == "at" and "of 24 answers" in error.got
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        ['{"', "note", '": "', "yes", " or", " no", '", "', "label", '": "'],
-        ['{"', "reason", '": "', "no", " doubt", '", "', "label", '": "'],
-    ],
-)
-def test_a_text_that_begins_with_a_label_is_no_value(tmp_path, before, refuses):
-    rows = chats(lambda i: (before, ['", "', "p", '": 0.5}']))
-    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
-    check(table)
-    rows = chats(lambda i: (before, [" I think", '"}']))
-    refuses(read, write(tmp_path / "b.jsonl", rows), YES_NO)
-
-
-def test_answers_that_name_no_label_are_left_out_with_a_note(tmp_path, refuses):
+def test_answers_that_name_no_label_are_left_out_with_a_note(saved, refuses):
     rows = chats(lambda i: (["Answer", ":"], []))
     rows[3]["choices"][0]["logprobs"]["content"] = [token("I"), token(" cannot"), token(" say")]
-    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
+    path = saved(rows)
+    (table,) = read(path, YES_NO)
     assert len(table.blocks["test"].log_probs) == N - 1
     assert "1 of 24 answers name no label and are left out" in notes(table)
     none = [{"choices": [{"logprobs": {"content": [token("x")] * 6}}]} for _ in range(3)]
-    refuses(read, write(tmp_path / "b.jsonl", none), Reading(labels=TWO))
-    refuses(read, write(tmp_path / "a.jsonl", rows), Reading(labels=TWO, at="("))
-
-
-def test_inspect_reads_the_same_place():
-    def place(content, **options):
-        sample = {"id": 0, "output": {"choices": [{"logprobs": {"content": content}}]}}
-        return read_sample(sample, "a", Reading(labels=TWO, **options))[1].before
-
-    content = [token('{"'), token("x"), token('":"'), label_token(0), token('"}')]
-    assert place(content) == 3
-    content = [token("Yes"), token(" and"), token(" no,"), token(" so"), label_token(0)]
-    assert place(content) is None and place(content, at="last") == 4
+    assert refuses(read, path, Reading(labels=TWO, at="(")).where == "at='('"
+    error = refuses(read, saved(none), Reading(labels=TWO))
+    assert error.key == "at" and error.got.startswith("'xxxxxx'")
 
 
 # Tokens behind the label
 
 
 @pytest.mark.parametrize("behind", ["", " ", "\n", "</s>", "<end_of_turn>", "<|eot_id|>"])
-def test_tokens_behind_the_label_do_not_count(tmp_path, behind):
+def test_tokens_behind_the_label_do_not_count(saved, behind):
     rows = []
     for i in range(N):
         for j, name in enumerate(TWO):
@@ -151,7 +127,7 @@ def test_tokens_behind_the_label_do_not_count(tmp_path, behind):
             for k, (text, nats) in enumerate(zip(texts[1:], numbers[1:], strict=True)):
                 places.append({str(k): {"logprob": nats, "decoded_token": text}})
             rows.append({"prompt_logprobs": places, "choices": [{}], "gold": GOLD[i]})
-    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
+    (table,) = read(saved(rows), YES_NO)
     check(table)
 
 
@@ -201,47 +177,29 @@ FORMS = [ollama, generate, responses, content_null, gemini, gemini_python, reque
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_answers_of_other_servers_are_read(tmp_path, form):
+def test_answers_of_other_servers_are_read(saved, form):
     rows = [{**form(i), "gold": GOLD[i]} for i in range(N)]
-    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
+    (table,) = read(saved(rows), YES_NO)
     check(table)
-
-
-@pytest.mark.parametrize(
-    "choice",
-    [
-        {"finish_reason": "content_filter", "logprobs": None, "message": {"content": None}},
-        {"message": {"content": None, "refusal": "I cannot"}, "logprobs": {"content": None}},
-    ],
-)
-def test_a_refusal_is_a_failed_request(tmp_path, choice):
-    rows = [*chats(lambda _: ([], [])), {"choices": [choice], "gold": "yes"}]
-    (table,) = read(write(tmp_path / "a.jsonl", rows), YES_NO)
-    check(table)
-    assert "1 of 25 requests failed" in notes(table)
 
 
 # Scores that measure nothing
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"yes": 0.0, "no": -9999.0},
-        {"yes": 0.0, "no": -float("inf")},
-        {"labels": ["yes", "no"], "scores": [0.0, None]},
-    ],
-)
+SURE = {"yes": 0.0, "no": -9999.0}
+LISTED = {"labels": ["yes", "no"], "scores": [0.0, None]}
+
+
+@pytest.mark.parametrize("row", [SURE, {"yes": 0.0, "no": -float("inf")}, LISTED])
 @pytest.mark.parametrize("missing", [None, "least"])
-def test_probabilities_of_0_and_1_measure_nothing(tmp_path, row, missing, refuses):
-    path = write(tmp_path / "a.jsonl", [row] * 5)
-    labels = ("yes", "no") if "yes" in row else ()
-    refuses(read, path, Reading(missing=missing, labels=labels))
+def test_probabilities_of_0_and_1_measure_nothing(saved, row, missing, refuses):
+    reading = Reading(missing=missing, labels=TWO if "yes" in row else ())
+    assert "probability 1 in each row" in refuses(read, saved([row] * 5), reading).got
 
 
-def test_scores_that_are_equal_in_each_row_are_refused(tmp_path, refuses):
+def test_scores_that_are_equal_in_each_row_are_refused(saved, refuses):
     rows = [{"labels": ["A", "B", "C"], "scores": [-4.0 - i / 9] * 3} for i in range(5)]
-    refuses(read, write(tmp_path / "a.jsonl", rows))
+    assert refuses(read, saved(rows)).got == "equal scores of all labels in each of 5 rows"
 
 
 def test_metrics_without_a_known_label_are_nan():
@@ -253,13 +211,13 @@ def test_metrics_without_a_known_label_are_nan():
 
 
 @pytest.mark.parametrize("key", ["", "answers", "response"])
-def test_answers_of_a_decision_model_are_refused(tmp_path, key, refuses):
+def test_answers_of_a_decision_model_are_refused(saved, key, refuses):
     answer = {"choice": "yes", "probabilities": {"yes": 0.7, "no": 0.3}}
     row = {"answers": {"topic": answer}} if key else answer
     row = {"response": row} if key == "response" else row
-    path = write(tmp_path / "a.jsonl", [{"id": "0", **row, "gold": "yes"}] * 2)
-    refuses(read, path)
-    refuses(read, path, Reading(format="decisions"))
+    path = saved([{"id": "0", **row, "gold": "yes"}] * 2)
+    assert refuses(read, path).got == "answers of a decision model"
+    assert refuses(read, path, Reading(format="decisions")).got == "decisions"
 
 
 # Columns
@@ -276,83 +234,70 @@ def log_probs(i, form="{}"):
 @pytest.mark.parametrize(
     "form", ["{}_norm", "mean_logprob_{}", "{}_per_token", "total_logprob", "max_logprob"]
 )
-def test_derived_columns_are_named_and_left_out(tmp_path, form):
+def test_derived_columns_are_named_and_left_out(saved, form):
     plain = "{}" if "logprob" not in form else "logprob_{}"
 
     def make(i):
         return {**log_probs(i, plain), **log_probs(i + 1 if i < N - 1 else 0, form)}
 
-    (table,) = read(write(tmp_path / "a.jsonl", table_of(make)), Reading(gold="gold"))
+    (table,) = read(saved(table_of(make)), Reading(gold="gold"))
     check(table, names=table.label_names)
     assert "is left out: its name suggests that it is derived" in notes(table)
-    (table,) = read(write(tmp_path / "a.jsonl", table_of(lambda i: {"s": make(i)})))
+    (table,) = read(saved(table_of(lambda i: {"s": make(i)})))
     check(table, names=table.label_names, gold=None)
     assert "is left out: its name suggests that it is derived" in notes(table)
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "entropy", "margin", "usage", "latency", "rank"])
-def test_a_name_of_another_number_in_a_dict_of_scores_is_noted(tmp_path, name):
-    rows = table_of(lambda i: {"s": {**log_probs(i), name: -0.5 - i / 7}})
-    (table,) = read(write(tmp_path / "a.jsonl", rows), Reading(gold="gold"))
-    assert f"'{name}' may be no label's" in notes(table)
-
-
 @pytest.mark.parametrize("form", ["{}_log2prob", "log10_{}", "{}_bits"])
-def test_logarithms_to_another_base_are_refused(tmp_path, form, refuses):
-    path = write(tmp_path / "a.jsonl", table_of(lambda i: log_probs(i, form)))
-    refuses(read, path, Reading(gold="gold"))
+def test_logarithms_to_another_base_are_refused(saved, form, refuses):
+    path = saved(table_of(lambda i: log_probs(i, form)))
+    error = refuses(read, path, Reading(gold="gold"))
+    assert f"'{form.format('yes')}', '{form.format('no')}'" in error.got
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
-        {"input_tokens": 180, "output_tokens": 3, "cost": 1e-5},
-        {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10},
-        [15, 27, 1893],
-    ],
-)
-def test_counts_and_token_ids_are_no_scores(tmp_path, cell, refuses):
-    path = write(tmp_path / "a.jsonl", [{"id": str(i), "x": cell} for i in range(5)])
+COUNTS = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
+
+
+@pytest.mark.parametrize("cell", [COUNTS, {"input_tokens": 180, "cost": 1e-5}, [15, 27, 1893]])
+def test_counts_and_token_ids_are_no_scores(saved, cell, refuses):
+    path = saved([{"id": str(i), "x": cell} for i in range(5)])
     for from_probs in (None, False):
-        refuses(read, path, Reading(from_probs=from_probs))
+        assert refuses(read, path, Reading(from_probs=from_probs)).got == "none among 2 columns"
 
 
 @pytest.mark.parametrize("form", ["p_{}", "{} prob", "m_7b_{}_probs", "prob.{}"])
-def test_what_all_columns_share_is_no_part_of_the_label(tmp_path, form):
+def test_what_all_columns_share_is_no_part_of_the_label(saved, form):
     rows = [{form.format(name): p for name, p in zip(TWO, row, strict=True)} for row in PROBS]
-    path = write(tmp_path / "a.jsonl", table_of(rows.__getitem__))
+    path = saved(table_of(rows.__getitem__))
     for labels in ((), TWO, TWO[::-1], tuple(form.format(name) for name in TWO)):
         (table,) = read(path, Reading(gold="gold", from_probs=True, labels=labels))
         check(table)
 
 
-def test_mmlus_own_csv_is_read(tmp_path):
+def test_mmlus_own_csv_is_read(saved):
     probs = RANDOM.dirichlet(np.ones(4), N)
     gold = ["ABCD"[i % 4] for i in range(N)]
     lines = ["0,1,2,5,m_7b_correct," + ",".join(f"m_7b_choice{x}_probs" for x in "ABCD")]
     for i, row in enumerate(probs):
         lines.append(f"Q {i}?,one,two,{gold[i]},{i % 2 == 0}," + ",".join(map(str, row)))
-    path = tmp_path / "a.csv"
-    path.write_text("\n".join(lines))
-    (table,) = read(path, Reading(gold="5", from_probs=True))
+    (table,) = read(saved("\n".join(lines), "a.csv"), Reading(gold="5", from_probs=True))
     check(table, probs, gold, tuple("ABCD"))
 
 
 @pytest.mark.parametrize("name", ["p_yes", "yes", "prob.yes"])
-def test_one_probability_a_row_is_that_of_two_labels(tmp_path, name):
-    path = write(tmp_path / "a.jsonl", table_of(lambda i: {name: PROBS[i, 0]}))
+def test_one_probability_a_row_is_that_of_two_labels(saved, name):
+    path = saved(table_of(lambda i: {name: PROBS[i, 0]}))
     (table,) = read(path, Reading(gold="gold", from_probs=True))
     check(table)
     assert "'no' has 1 - p" in notes(table)
 
 
-def test_every_label_of_a_pipeline_is_read(tmp_path):
+def test_every_label_of_a_pipeline_is_read(saved):
     rows = []
     for row in PROBS:
         pairs = [{"label": f"LABEL_{j}", "score": p} for j, p in enumerate(row)]
         rows.append(sorted(pairs, key=lambda pair: -pair["score"]))
-    (tmp_path / "a.json").write_text(json.dumps(rows))
-    (table,) = read(tmp_path / "a.json", Reading(from_probs=True))
+    (table,) = read(saved(json.dumps(rows), "a.json"), Reading(from_probs=True))
     assert table.label_names == ("LABEL_0", "LABEL_1")
     check(table, gold=None, names=table.label_names)
 
@@ -365,50 +310,44 @@ RIGHT = RANDOM.integers(0, 4, N)
 IS_RIGHT = SCORES.argmax(axis=1) == RIGHT
 
 
-def olmes(path):
-    rows = []
-    for i, row in enumerate(SCORES):
-        outputs = [{"sum_logits": x, "sum_logits_uncond": -9.0 - j} for j, x in enumerate(row)]
-        metrics = {"acc_raw": int(IS_RIGHT[i]), "acc_per_token": 0}
-        answers = {"model_output": outputs, "label": int(RIGHT[i])}
-        rows.append({"doc_id": i, "metrics": metrics, **answers})
-    return write(path / "t-predictions.jsonl", rows)
+def olmes(i, row):
+    outputs = [{"sum_logits": x, "sum_logits_uncond": -9.0 - j} for j, x in enumerate(row)]
+    metrics = {"acc_raw": int(IS_RIGHT[i]), "acc_per_token": 0}
+    return {"doc_id": i, "metrics": metrics, "model_output": outputs, "label": int(RIGHT[i])}
 
 
-def write_out(path):
-    rows = []
-    for i, row in enumerate(SCORES):
-        logits = {f"logit_{j}": x for j, x in enumerate(row)}
-        judged = {"truth": str(RIGHT[i]), "acc": str(float(IS_RIGHT[i]))}
-        rows.append({"doc_id": i, "prompt_0": f"Q {i}", **logits, **judged})
-    (path / "t_write_out_info.json").write_text(json.dumps(rows, indent=1))
-    return path / "t_write_out_info.json"
+def write_out(i, row):
+    judged = {"truth": str(RIGHT[i]), "acc": str(float(IS_RIGHT[i]))}
+    judged |= {f"logit_{j}": x for j, x in enumerate(row)}
+    return {"doc_id": i, "prompt_0": f"Q {i}", **judged}
 
 
-def opencompass(path):
-    rows = {}
-    for i, row in enumerate(SCORES):
-        cells = {f"label: {x}": {"PPL": -s} for x, s in zip("ABCD", row, strict=True)}
-        rows[str(i)] = {**cells, "prediction": "A", "gold": "ABCD"[RIGHT[i]]}
-    (path / "t.json").write_text(json.dumps(rows))
-    return path / "t.json"
+def opencompass(i, row):
+    cells = {f"label: {x}": {"PPL": -s} for x, s in zip("ABCD", row, strict=True)}
+    return {**cells, "prediction": "A", "gold": "ABCD"[RIGHT[i]]}
 
 
-@pytest.mark.parametrize("form", [olmes, write_out, opencompass])
-def test_other_harnesses_files_are_read(tmp_path, form):
-    (table,) = read(form(tmp_path))
+HARNESSES = {"t-predictions.jsonl": olmes, "t_write_out_info.json": write_out}
+HARNESSES["t.json"] = opencompass
+
+
+@pytest.mark.parametrize("name", HARNESSES)
+def test_other_harnesses_files_are_read(saved, name):
+    rows = [HARNESSES[name](i, row) for i, row in enumerate(SCORES)]
+    if name == "t.json":
+        rows = {str(i): row for i, row in enumerate(rows)}
+    (table,) = read(saved(rows if "jsonl" in name else json.dumps(rows, indent=1), name))
     block = table.blocks["test"]
     np.testing.assert_allclose(block.log_probs, SCORES, atol=1e-5)
     assert block.labels.tolist() == RIGHT.tolist()
     assert "own accuracy" not in notes(table)
 
 
-def test_conditional_probabilities_of_opencompass_are_read(tmp_path):
+def test_conditional_probabilities_of_opencompass_are_read(saved):
     rows = {}
     for i, row in enumerate(PROBS):
         rows[str(i)] = {"choices": list(TWO), "prediction": list(row), "gold": GOLD[i]}
-    (tmp_path / "t.json").write_text(json.dumps(rows))
-    check(read(tmp_path / "t.json", Reading(from_probs=True, gold="gold"))[0])
+    check(read(saved(json.dumps(rows), "t.json"), Reading(from_probs=True, gold="gold"))[0])
 
 
 @pytest.mark.parametrize(
@@ -419,29 +358,21 @@ def test_conditional_probabilities_of_opencompass_are_read(tmp_path):
         ("a.jsonl", b'{"question_id": 1, "model_1": "a", "g1_winner": "model_1"}\n', "FastChat"),
     ],
 )
-def test_files_that_hold_no_scores_are_named(tmp_path, name, content, said):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=said):
-        read(tmp_path / name)
+def test_files_that_hold_no_scores_are_named(saved, name, content, said, refuses):
+    assert said in str(refuses(read, saved(content, name)))
 
 
 # Checkpoints
 
 
 def test_a_tensor_in_two_files_is_refused(tmp_path, refuses):
-    from safetensors.numpy import save_file
-
     for name in ("a", "b"):
         save_file({"w": np.zeros(2, np.float32)}, tmp_path / f"{name}.safetensors")
-    refuses(list, tensors(tmp_path))
+    error = refuses(list, tensors(tmp_path))
+    assert error.where.endswith("b.safetensors") and "'w' only in a.safetensors" in error.expected
 
 
 def test_a_tokenizer_that_merges_at_random_is_refused(tmp_path, refuses):
-    from tokenizers import Tokenizer, models
-
-    from batch_calibration.scoring.models.files import tokenizer_files
-
-    Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], dropout=0.1)).save(
-        str(tmp_path / "tokenizer.json")
-    )
-    refuses(tokenizer_files.read, tmp_path, "causal_lm")
+    merging = models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], dropout=0.1)
+    Tokenizer(merging).save(str(tmp_path / "tokenizer.json"))
+    assert refuses(tokenizer_files.read, tmp_path, "causal_lm").got.startswith("dropout 0.1")

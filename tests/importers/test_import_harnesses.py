@@ -3,11 +3,13 @@
 import json
 import zipfile
 
+import log_forms
 import numpy as np
 import pyarrow as pa
 import pytest
+from log_forms import HEADER, as_log, helm_run, joint, sample, separate, state
 from pyarrow import parquet
-from reading_files import notes, read_one, refused
+from reading_files import notes, read_one
 
 from batch_calibration import importers
 from batch_calibration.arrays.missing_scores import BELOW
@@ -36,26 +38,33 @@ def before(i, scores=(-1.0, -2.0)):
     return row | {"predictions": new["model_response"]["logprobs"]}
 
 
+def pairs(i):
+    """Predictions as pairs of a number and whether it is greedy."""
+    row = before(i)
+    return row | {"predictions": [[x, 0.0] for x in row["predictions"]]}
+
+
 @pytest.fixture
 def lighteval(tmp_path):
-    def write(rows, name="details_lighteval|toy|1_2026-01-02T03-04-05.678.parquet"):
-        path = tmp_path / name
+    def write(rows):
+        path = tmp_path / "details_lighteval|toy|1_2026-01-02T03-04-05.678.parquet"
         parquet.write_table(pa.Table.from_pylist(rows), path)
         return path
 
     return write
 
 
-@pytest.mark.parametrize("form", [details, before])
+@pytest.mark.parametrize("form", [details, before, pairs])
 def test_details_of_lighteval(form, lighteval):
-    table = read_one(lighteval([form(i) for i in range(5)]))
+    path = lighteval([form(i) for i in range(5)])
+    table = read_one(path)
     expected = [[-1.0 - i / 8, -2.0 - i / 8] for i in range(5)]
     np.testing.assert_array_equal(table.blocks["test"].log_probs, np.float32(expected))
     assert table.label_names == ("no", "yes")
     assert table.blocks["test"].labels.tolist() == [0, 1, 0, 1, 0]
     assert table.context["task"] == "lighteval|toy|1" and table.context["shots"] == 1
     assert "demonstrations" not in notes(table) and "accuracy" not in notes(table)
-    even, odd = importers.read(lighteval([form(i) for i in range(5)]), Reading(by=("subject",)))
+    even, odd = importers.read(path, Reading(by=("subject",)))
     assert (len(even.blocks["test"].labels), len(odd.blocks["test"].labels)) == (3, 2)
 
 
@@ -70,87 +79,43 @@ def test_unconditioned_scores_of_lighteval_are_a_block(lighteval):
     assert table.blocks["pmi"].log_probs[2].tolist() == [-0.75, -2.5]
 
 
-def test_predictions_of_lighteval_may_be_pairs(lighteval):
-    rows = [before(i) for i in range(3)]
-    for row in rows:
-        row["predictions"] = [[x, 0.0] for x in row["predictions"]]
-    assert read_one(lighteval(rows)).blocks["test"].log_probs[1].tolist() == [-1.125, -2.125]
-
-
-def test_lighteval_s_demonstrations_are_looked_at(lighteval):
-    rows = [details(i) for i in range(4)]
-    for i, row in enumerate(rows):
-        row["model_response"]["input"] = f"Q: other {i}?\nA: yes\n\nQ: number {i}?\nA:"
-    assert "few_shots_select" in notes(read_one(lighteval(rows)))
-
-
 def test_details_without_scores_are_refused(lighteval, refuses):
-    for form, change in (
-        (details, lambda row: row["model_response"].update(logprobs=[])),
-        (before, lambda row: row.update(predictions=["four", "five"])),
-        (details, lambda row: row["model_response"].update(logprobs=[-1.0, float("nan")])),
-        (details, lambda row: row["doc"].update(choices=None)),
+    for form, change, got in (
+        (details, lambda row: row["model_response"].update(logprobs=[]), "0; generated"),
+        (before, lambda row: row.update(predictions=["four", "five"]), "'four'"),
+        (details, lambda row: row["model_response"].update(logprobs=[-1.0, float("nan")]), "nan"),
+        (details, lambda row: row["doc"].update(choices=None), "got None"),
     ):
         rows = [form(i) for i in range(2)]
         for row in rows:
             change(row)
-        refuses(read_one, lighteval(rows))
+        assert got in str(refuses(read_one, lighteval(rows)))
     path = lighteval([details(0)])
-    refuses(read_one, path, by=("level",))
+    assert "'level'" in str(refuses(read_one, path, by=("level",)))
     path.write_bytes(path.read_bytes()[:-40])
-    refuses(read_one, path, format="lighteval")
+    assert "magic bytes" in str(refuses(read_one, path, format="lighteval"))
 
 
-def test_the_gold_label_may_be_another_field(lighteval, inspect_log, helm, refuses):
-    rows = [details(i) for i in range(2)]
-    for row in rows:
-        row["doc"]["specific"]["answer"] = "yes"
+def test_the_gold_label_may_be_another_field(lighteval, inspect_log, helm, saved, refuses):
+    rows, log = [details(i) for i in range(2)], [log_forms.row(i, target=0) for i in range(2)]
+    for detail, line in zip(rows, log, strict=True):
+        detail["doc"]["specific"]["answer"] = line["doc"]["answer"] = "yes"
     samples = [sample(i, metadata={"answer": "B"}) for i in range(2)]
     states = separate(2, extra_data={"answer": 1})
-    for path in (lighteval(rows), inspect_log(samples), helm(states)):
+    for path in (lighteval(rows), saved(log), inspect_log(samples), helm(states)):
         assert read_one(path, gold="answer").blocks["test"].labels.tolist() == [1, 1]
-        refuses(read_one, path, gold="x")
+        assert "'x'" in str(refuses(read_one, path, gold="x"))
 
 
 # Inspect
-
-
-def token(text, likely):
-    top = [{"token": name, "logprob": x, "bytes": None} for name, x in likely.items()]
-    return {"token": text, "logprob": -0.1, "bytes": None, "top_logprobs": top}
-
-
-def sample(i, likely=None, target="A", choices=("cat", "dog"), wrote=("ANSWER", ":"), **more):
-    likely = likely or {" A": -0.5 - i / 8, "A": -3.0, " B": -1.5, " the": -4.0}
-    wrong = {"ANSWER": -0.1, "I": -2.0}
-    content = [*(token(text, wrong) for text in wrote), token(max(likely, key=likely.get), likely)]
-    message = {"role": "assistant", "content": "A"}
-    answers = [{"message": message, "logprobs": {"content": content}}]
-    graded = {"choice": {"value": "C", "answer": "A", "explanation": "ANSWER: A"}}
-    asked = {"id": i, "epoch": 1, "input": f"number {i}?", "choices": list(choices) or None}
-    asked |= {"target": target, "metadata": {"subject": "odd" if i % 2 else "even"}}
-    return asked | {"output": {"model": "m", "choices": answers}, "scores": graded} | more
-
-
-ABOUT = {"task": "toy", "model": "openai/m", "dataset": {"name": "animals"}}
-ABOUT["packages"] = {"inspect_ai": "0.3.1"}
-HEADER = {"version": 2, "status": "success", "eval": ABOUT}
 
 
 @pytest.fixture(params=["eval", "json"])
 def inspect_log(request, tmp_path):
     def write(samples):
         path = tmp_path / f"2026-01-02_toy.{request.param}"
-        if request.param == "json":
-            path.write_text(json.dumps({**HEADER, "samples": samples}))
-            return path
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("_journal/start.json", json.dumps(HEADER))
-            for case in samples:
-                name = f"samples/{case['id']}_epoch_{case['epoch']}.json"
-                archive.writestr(name, json.dumps(case))
-            archive.writestr("summaries.json", "[]")
-            archive.writestr("header.json", json.dumps(HEADER))
+        form = {"eval": "inspect_ai_zip", "json": "inspect_ai"}[request.param]
+        path.write_bytes(as_log(form, HEADER | {"samples": samples}, json.dumps))
         return path
 
     return write
@@ -170,31 +135,27 @@ def test_inspect_s_letters(inspect_log):
     assert "log's own accuracy is 100.0 %, that of the highest score is 50.0 %" in note
 
 
-def test_an_inspect_answer_at_once_needs_no_note(inspect_log):
-    table = read_one(inspect_log([sample(i, wrote=(), scores={}) for i in range(2)]))
-    assert notes(table) == ""
+@pytest.mark.parametrize("scores", [{}, {"label_bias": {"value": "I", "answer": "B"}}])
+def test_an_inspect_answer_at_once_needs_no_scorer_and_no_note(inspect_log, scores):
+    table = read_one(inspect_log([sample(i, wrote=(), scores=scores) for i in range(2)]))
+    assert len(table.blocks["test"].log_probs) == 2 and not notes(table)
 
 
 def test_inspect_s_answers_without_choices(inspect_log, refuses):
     likely = {"Yes": -0.75, " no": -1.0, "No": -3.0}
-    samples = [sample(i, likely, ["no", "yes"][i % 2], (), ()) for i in range(3)]
-    path = inspect_log(samples)
+    path = inspect_log([sample(i, likely, ["no", "yes"][i % 2], (), ()) for i in range(3)])
     table = read_one(path, labels=("no", "yes"))
     assert table.blocks["test"].labels.tolist() == [0, 1, 0]
     assert table.blocks["test"].log_probs[0, 1] == -0.75
-    refuses(read_one, path)
+    assert "no choices" in str(refuses(read_one, path))
 
 
-def test_inspect_s_later_epochs_are_left_out(inspect_log):
+def test_inspect_s_later_epochs_and_failed_samples_are_left_out(inspect_log):
     samples = [sample(i, epoch=epoch) for epoch in (1, 2) for i in range(3)]
+    samples[1]["error"] = {"message": "timeout"}
     table = read_one(inspect_log(samples))
-    assert table.blocks["test"].row_ids == ("0", "1", "2")
-    assert "3 samples of later epochs" in notes(table)
-
-
-def test_inspect_s_failed_samples_are_left_out(inspect_log):
-    table = read_one(inspect_log([sample(0), sample(1, error={"message": "timeout"}), sample(2)]))
     assert table.blocks["test"].row_ids == ("0", "2")
+    assert "3 samples of later epochs" in notes(table)
     assert "1 samples ended in an error" in notes(table)
 
 
@@ -216,7 +177,7 @@ def test_inspect_s_zstandard(tmp_path):
 
 def test_inspect_s_missing_letters_are_missing(inspect_log, refuses):
     path = inspect_log([sample(0), sample(1, {" A": -0.1, " x": -3.0}), sample(2)])
-    refuses(read_one, path)
+    assert "row 1 has -inf as the score of 'B'" in str(refuses(read_one, path))
     scores = read_one(path, missing="least").blocks["test"].log_probs
     np.testing.assert_allclose(scores[1], [-0.1, -3.0 - BELOW])
 
@@ -225,7 +186,7 @@ def test_inspect_s_choices_of_varied_number(inspect_log, refuses):
     four = {f" {letter}": -1.0 - i for i, letter in enumerate("ABCD")}
     samples = [sample(i, four, choices="abcd") if i % 2 else sample(i) for i in range(4)]
     path = inspect_log(samples)
-    refuses(read_one, path)
+    assert "2 in 2 rows, 4 in 2 rows" in str(refuses(read_one, path))
     two, many = importers.read(path, Reading(by=("choices",)))
     assert (two.label_names, many.label_names) == (("A", "B"), ("A", "B", "C", "D"))
     even, odd = importers.read(inspect_log([sample(i) for i in range(4)]), Reading(by=("subject",)))
@@ -233,14 +194,16 @@ def test_inspect_s_choices_of_varied_number(inspect_log, refuses):
 
 
 def test_an_inspect_log_that_holds_no_scores(inspect_log, refuses):
-    bare, shuffled = sample(0), sample(0)
+    bare, mixed = sample(0), sample(0)
     bare["output"]["choices"][0]["logprobs"] = None
     explanation = "Choices were shuffled before generating a response"
-    shuffled["scores"]["choice"]["explanation"] = explanation
-    for samples in ([bare], [shuffled], [sample(0, {" A": -0.1, " x": -3.0})], []):
-        refuses(read_one, inspect_log(samples))
-    refuses(read_one, inspect_log([sample(0)]), by=("level",))
-    refuses(read_one, inspect_log([sample(0, choices=[str(i) for i in range(27)])]))
+    mixed["scores"]["choice"]["explanation"] = explanation
+    no_letter = sample(0, {" A": -0.1, " x": -3.0})
+    many = sample(0, choices=list(map(str, range(27))))
+    cases = {"--logprobs": [bare], "under A": [mixed], "label 'B'": [no_letter], "got 27": [many]}
+    for got, samples in (cases | {"got none": []}).items():
+        assert got in str(refuses(read_one, inspect_log(samples)))
+    assert "'level'" in str(refuses(read_one, inspect_log([sample(0)]), by=("level",)))
 
 
 def shuffled(i, texts, order, **more):
@@ -265,61 +228,27 @@ def test_inspect_s_shuffled_choices_are_letters_that_the_model_saw(inspect_log, 
     np.testing.assert_allclose(table.blocks["test"].log_probs, [[-0.5, -1.5, -2.5]] * 4)
     assert table.blocks["test"].labels.tolist() == [0, 0, 0, 0]  # what is right stood under A
     twice = shuffled(0, ("cat", "cat", "dog"), (0, 1, 2), likely=likely)
-    refuses(read_one, inspect_log([twice]))
-
-
-def test_our_own_scorer_in_an_inspect_log_does_not_say_where_the_answer_stands(inspect_log):
-    scores = {"label_bias": {"value": "I", "answer": "B", "explanation": ""}}
-    table = read_one(inspect_log([sample(i, scores=scores) for i in range(2)]))
-    assert len(table.blocks["test"].log_probs) == 2
+    assert refuses(read_one, inspect_log([twice])).got == "no unique choice under A"
 
 
 def test_a_damaged_inspect_log(inspect_log, tmp_path, refuses):
     path = inspect_log([sample(i) for i in range(3)])
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    message = refused(path, format="inspect_ai")
-    assert "expected an intact log" in message or "is the file truncated" in message
-    refuses(read_one, tmp_path / "none.eval", format="inspect_ai")
+    assert refuses(read_one, path, format="inspect_ai").where.startswith(str(path))
+    error = refuses(read_one, tmp_path / "none.eval", format="inspect_ai")
+    assert error.got == "No such file or directory"
 
 
 # HELM
 
 
-def state(i, at, scores=(-1.0, -2.0), mode="original", trial=0, **more):
-    """A request of `multiple_choice_separate_*`."""
-    texts = ("no", "quite so")
-    tokens = [("Q", -5.0), (" it?", -4.0), (" A:", -3.0)]
-    spelled = {0: [(" no", scores[0])], 1: [(" quite", scores[1] / 2), (" so", scores[1] / 2)]}[at]
-    listed = [{"text": text, "logprob": x} for text, x in tokens + spelled]
-    references = []
-    for j, text in enumerate(texts):
-        tags = ["correct"] if j == i % 2 else []
-        references.append({"output": {"text": text}, "tags": tags})
-    instance = {"input": {"text": f"number {i}"}, "id": f"id{i}", "split": "test", **more}
-    completion = {"text": "", "logprob": -9.0, "tokens": listed}
-    return {
-        "instance": instance | {"references": references},
-        "reference_index": at,
-        "request_mode": mode,
-        "train_trial_index": trial,
-        "request": {"prompt": f"Q: a?\nA: no\n\nQ: number {i}?\nA: {texts[at]}"},
-        "result": {"success": True, "completions": [completion]},
-    }
-
-
-def separate(n=4, **more):
-    return [state(i, at, (-1.0 - i, -2.0), **more) for i in range(n) for at in (0, 1)]
-
-
 @pytest.fixture
 def helm(tmp_path):
-    def write(states, method="multiple_choice_separate_original"):
-        folder = tmp_path / "toy:model=m"
-        folder.mkdir(exist_ok=True)
-        path = folder / "scenario_state.json"
-        spec = {"method": method, "model": "org/m", "max_train_instances": 1}
-        path.write_text(json.dumps({"adapter_spec": spec, "request_states": states}, indent=2))
+    def write(*run):
+        path = tmp_path / "toy:model=m/scenario_state.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(helm_run(*run), indent=2))
         return path
 
     return write
@@ -351,47 +280,42 @@ def test_helm_s_trials_are_contexts_and_perturbed_rows_are_left_out(helm):
     assert [len(table.blocks["test"].labels) for table in tables] == [4, 4]
 
 
-def joint(i, likely):
-    row = state(i, 0)
-    row |= {"reference_index": None, "request_mode": None, "output_mapping": {"A": "x", "B": "y"}}
-    row["request"]["prompt"] = f"Q: number {i}?\nA. x\nB. y\nAnswer:"
-    tokens = [{"text": " A", "logprob": -0.5}]
-    if likely:
-        tokens[0]["top_logprobs"] = likely
-    row["result"]["completions"][0]["tokens"] = tokens
-    return row
-
-
-def test_helm_s_joint_choices(helm):
+def test_helm_s_joint_choices(helm, refuses):
     states = [joint(i, {" A": -0.5 - i, " B": -1.5}) for i in range(3)]
     table = read_one(helm(states, "multiple_choice_joint"))
     assert table.label_names == ("A", "B")
     assert table.blocks["test"].log_probs.tolist() == [[-0.5 - i, -1.5] for i in range(3)]
     assert table.blocks["test"].labels.tolist() == [0, 1, 0]
-    assert "answered token, not of" in refused(helm([joint(0, None)], "multiple_choice_joint"))
+    error = refuses(read_one, helm([joint(0, None)], "multiple_choice_joint"))
+    assert "answered token" in str(error)
+
+
+SO, NAN = {"text": " so", "logprob": -1.0}, {"text": " so", "logprob": np.nan}
 
 
 def test_helm_s_runs_that_hold_no_scores(helm, tmp_path, refuses):
-    refuses(read_one, helm(separate(), "generation"))
+    assert "'generation'" in str(refuses(read_one, helm(separate(), "generation")))
     stats = tmp_path / "per_instance_stats.json"
     stats.write_text(json.dumps([{"instance_id": "id0", "train_trial_index": 0, "stats": []}]))
-    refuses(read_one, stats)
-    for states in ([], separate()[:-1], separate() * 2):
-        refuses(read_one, helm(states))
-    for change in (
-        lambda state: state["result"]["completions"][0]["tokens"].pop(),
-        lambda state: state["result"].update(completions=[]),
-        lambda state: state.update(reference_index=5),
-        lambda state: state.update(instance={}),
-        lambda state: state["result"]["completions"][0]["tokens"][-1].update(logprob=np.nan),
-        lambda state: state["instance"]["references"][0].pop("output"),
+    assert "scenario_state.json" in str(refuses(read_one, stats))
+    cases = {"got none": [], "instance id3": separate()[:-1], "instance id0": separate() * 2}
+    for got, states in cases.items():
+        assert got in str(refuses(read_one, helm(states)))
+    for change, got in (
+        (lambda state: state["result"]["completions"][0]["tokens"].pop(), "' it? A: quite'"),
+        (lambda state: state["result"].update(completions=[{"tokens": [SO]}]), "got ' so'"),
+        (lambda state: state["result"].update(completions=[]), "got 0"),
+        (lambda state: state.update(reference_index=5), "got 5"),
+        (lambda state: state.update(instance={}), "{'instance': {}"),
+        (lambda state: state["result"].update(completions=[{"tokens": [NAN]}]), "got nan"),
+        (lambda state: state["instance"]["references"][0].pop("output"), "got None"),
     ):
         states = separate()
         change(states[1])
-        refuses(read_one, helm(states))
+        assert got in str(refuses(read_one, helm(states)))
     path = helm(separate())
     path.write_bytes(path.read_bytes()[:-30])
-    refuses(read_one, path)
+    assert "JSON" in str(refuses(read_one, path))
     path.write_bytes(b"\xff\xfe")
-    refuses(read_one, path, format="helm")
-    refuses(read_one, tmp_path / "none.json", format="helm")
+    assert "UTF-8" in str(refuses(read_one, path, format="helm"))
+    assert "No such file" in str(refuses(read_one, tmp_path / "none.json", format="helm"))

@@ -79,9 +79,8 @@ def test_unconditional_rows_of_a_real_log_are_a_block_and_no_labels(shared):
     ours = ((scores - pmi).argmax(axis=1) == block.labels).mean()
     assert ours == results["acc_mutual_info,none"]
     (record,) = run_calibration([table], ["pmi"])
-    assert record.methods["pmi"].metrics["accuracy"] == pytest.approx(
-        results["acc_mutual_info,none"]
-    )
+    accuracy = record.methods["pmi"].metrics["accuracy"]
+    assert accuracy == pytest.approx(results["acc_mutual_info,none"])
 
 
 def with_empty_prompts(line, interleaved):
@@ -94,31 +93,22 @@ def with_empty_prompts(line, interleaved):
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
-def test_unconditional_rows_that_are_the_same_are_one_row(interleaved, log):
-    """0.4.0 and 0.4.1 sort the requests by choice, so that the two kinds alternate."""
-    log_rows = rows(acc_mutual_info=1.0)
-    for line in log_rows:
-        with_empty_prompts(line, interleaved)
-    table = read_one(log(log_rows))
-    assert table.label_names == CHOICES
-    assert table.blocks["test"].log_probs[1].tolist() == [-1.125, -1.75]
-    assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
-
-
-@pytest.mark.parametrize("interleaved", [False, True])
-def test_prompts_that_are_all_empty(interleaved, log):
-    """Tasks such as BLiMP ask about two sentences and nothing before them."""
+@pytest.mark.parametrize("are_all_empty", [False, True])
+def test_unconditional_rows_that_are_the_same_are_one_row(interleaved, are_all_empty, log):
+    """0.4.0 and 0.4.1 sort the requests by choice; tasks such as BLiMP have no prompts at all."""
     log_rows = rows()
     for line in log_rows:
-        line["arguments"] = [["", " no"], ["", " yes"]]
+        if are_all_empty:
+            line["arguments"] = [["", " no"], ["", " yes"]]
     table = read_one(log(log_rows))
     assert "pmi" not in table.blocks and table.label_names == CHOICES
     for line in log_rows:
         with_empty_prompts(line, interleaved)
         line["acc_mutual_info"] = 0.0
     table = read_one(log(log_rows))
+    assert table.label_names == CHOICES
+    assert table.blocks["test"].log_probs[1].tolist() == [-1.125, -1.75]
     assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
-    assert table.blocks["test"].log_probs[0].tolist() == [-1.0, -2.0]
 
 
 SECOND = [1, "1", "yes", " yes", [1], "[1]", "['yes']", True, "True"]
@@ -170,7 +160,7 @@ def test_choices_that_are_other_texts_are_named_by_their_place(log):
     log_rows = [row(i, (-3.0, -2.0, -4.0), own, target=i % 3) for i, own in enumerate(choices)]
     table = read_one(log(log_rows))
     assert table.label_names == ("A", "B", "C")
-    assert "other texts in each row: A is the first" in notes(table)
+    assert "A is the first choice of each row" in notes(table)
     assert table.blocks["test"].labels.tolist() == [0, 1, 2, 0, 1]
 
 
@@ -204,43 +194,30 @@ def test_rows_are_grouped_by_a_field_of_their_documents(log, refuses):
     assert even.context["task"] == "toy even" and odd.blocks["test"].row_ids == ("1", "3", "5")
     assert odd.blocks["pmi"].log_probs[:, 0].tolist() == [-1.5, -3.5, -5.5]
     assert importers.read(path, Reading(by=("doc.subject",)))[0].context["task"] == "toy even"
-    refuses(read_one, path, by=("level",))
+    assert "'level'" in str(refuses(read_one, path, by=("level",)))
 
 
 def test_labels_are_chosen_and_ordered(log, refuses):
-    log_rows = [row(i, (-1.0, -2.0, -3.0), ("a", "b", "c"), target=2 * (i % 2)) for i in range(3)]
-    table = read_one(log(log_rows), labels=("c", "a"))
+    path = log([row(i, (-1.0, -2.0, -3.0), ("a", "b", "c"), target=2 * (i % 2)) for i in range(3)])
+    table = read_one(path, labels=("c", "a"))
     assert table.label_names == ("c", "a")
     assert table.blocks["test"].log_probs[0].tolist() == [-3.0, -1.0]
     assert table.blocks["test"].labels.tolist() == [1, 0, 1]
-    refuses(read_one, log(log_rows), labels=("a", "d"))
-    refuses(read_one, log(log_rows), labels=("a", "b"))
-
-
-def test_the_gold_label_may_be_a_field_of_the_document(log, refuses):
-    log_rows = [row(i, target=0) for i in range(3)]
-    for line in log_rows:
-        line["doc"]["answer"] = "yes"
-    assert read_one(log(log_rows), gold="answer").blocks["test"].labels.tolist() == [1, 1, 1]
-    refuses(read_one, log(log_rows), gold="x")
+    for labels, got in ((("a", "d"), "'d'"), (("a", "b"), "label is 'c'")):
+        assert got in str(refuses(read_one, path, labels=labels))
 
 
 def test_rows_that_repeat_per_filter_are_kept_once(log, refuses):
     once = rows()
     assert len(read_one(log(once + rows())).blocks["test"].row_ids) == 6
+    assert "names no filters" in str(refuses(read_one, log(once), filter="none"))
     named = [{**line, "filter": name} for name in ("none", "other") for line in rows()]
     assert len(read_one(log(named)).blocks["test"].row_ids) == 6
     named[-1]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
+    error = refuses(read_one, log(named))
+    assert "doc_id 5" in str(error) and "filter='none' or filter='other'" in str(error)
     assert read_one(log(named), filter="other").blocks["test"].log_probs[5].tolist() == [-9.0, -1.0]
-    refuses(read_one, log(named), filter="oter")
-
-
-def test_two_logs_in_one_file_are_refused(log, refuses):
-    repeated = [{**line, "filter": "none"} for line in rows()]
-    refuses(read_one, log(repeated + repeated))
-    changed = rows()
-    changed[0]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
-    refuses(read_one, log(rows() + changed))
+    assert refuses(read_one, log(named), filter="oter").got == "oter"
 
 
 def test_an_accuracy_that_counts_something_else_is_said(log):
@@ -271,29 +248,43 @@ def test_results_are_never_demanded(content, log, tmp_path):
     assert read_one(path).context["task"] == "toy"
 
 
-def test_a_log_of_other_kinds_is_refused(log, refuses):
-    for arguments, answers in (
-        ([["Q", {"until": ["\n"]}]], ["four"]),
-        ([["Q", " x"]], ["four"]),
-        ({"gen_args_0": {"arg_0": "a long text"}}, ["-31.2"]),
-        ([["Q", " x"]], ["-31.2"]),
-    ):
-        refuses(read_one, log([row(0) | {"arguments": arguments, "filtered_resps": answers}]))
+def test_results_in_place_of_samples(log):
+    message = refused(log('{"results": {"a": {}}}', "results_x.json"))
+    assert "averages" in message and "samples_*.jsonl" in message
+
+
+OF_TEXTS = {"gen_args_0": {"arg_0": "a long text"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answers", "got"),
+    [
+        ([["Q", {"until": ["\n"]}]], ["four"], "generate_until"),
+        ([["Q", " x"]], ["four"], "generate_until"),
+        (OF_TEXTS, ["-31.2"], "loglikelihood_rolling"),
+        ([["Q", " x"]], ["-31.2"], "1 of 1 rows"),
+    ],
+)
+def test_a_log_of_other_kinds_is_refused(arguments, answers, got, log, refuses):
+    path = log([row(0) | {"arguments": arguments, "filtered_resps": answers}])
+    assert got in str(refuses(read_one, path))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), "nan", "-inf"])
-def test_a_number_that_is_not_finite_is_a_sentence(number, log, refuses):
-    refuses(read_one, log([row(0), row(1, (-1.0, number))]))
+def test_a_number_that_is_not_finite_is_refused(number, log, refuses):
+    error = refuses(read_one, log([row(0), row(1, (-1.0, number))]))
+    assert error.where.endswith("line 2") and error.got.startswith(str(number))
+
+
+@pytest.mark.parametrize(("number", "got"), [(0.0, "score is 0"), (-9999.0, "has -9999 as")])
+def test_servers_that_do_not_score_are_refused(number, got, log, refuses):
+    path = log([row(i, (number, number)) for i in range(4)])
+    assert got in str(refuses(read_one, path))
 
 
 def test_minus_infinity_is_taken_where_a_rule_is_given(log):
     table = read_one(log([row(0), row(1, (-1.0, float("-inf")))]), missing="least")
     np.testing.assert_allclose(table.blocks["test"].log_probs[1], [-1.0, -1.0 - BELOW])
-
-
-@pytest.mark.parametrize("number", [0.0, -9999.0])
-def test_servers_that_do_not_score_are_refused(number, log, refuses):
-    refuses(read_one, log([row(i, (number, number)) for i in range(4)]))
 
 
 def test_files_of_other_systems_are_read(log):
@@ -305,38 +296,35 @@ def test_files_of_other_systems_are_read(log):
     np.testing.assert_array_equal(read_one(log(listed)).blocks["test"].log_probs, expected)
 
 
-@pytest.mark.parametrize(("form", "says"), [(lines, "expected JSON"), (a_list, "no JSON object")])
-def test_a_line_of_ten_megabytes(form, says, log):
-    log_rows = rows()
-    log_rows[2]["doc"]["long"] = "x" * 10_000_000
-    assert len(read_one(log(form(log_rows))).blocks["test"].row_ids) == 6
-    damaged = log(form(log_rows).replace('xxx"', 'xxx"x'))
-    message = refused(damaged)
-    assert says in message and len(message) < 1000
-
-
-def test_what_is_cut_short_or_damaged_is_a_sentence(log, refuses):
+def test_what_is_cut_short_or_damaged_is_refused(log, refuses):
     raw = lines(rows())
-    assert "line 6" in (message := refused(log(raw[:-40]))) and "is the line truncated" in message
-    refuses(read_one, log(a_list(rows())[:-40]))
-    refuses(read_one, log('[{"doc_id": 0, "arguments": [["a", "b"]], "resps": [[[-1]]]}, 3]'))
-    first = lines(rows(1)).encode()
-    for line in (b"}{\n" + raw.encode(), b"\xff\xfe", b'{"a": "\\ud800"}', b"[3]", b"[" * 99_999):
-        refuses(read_one, log(first + line + b"\n"))
-    refuses(read_one, log(""), format="lm_eval")
-    refuses(read_one, log("").with_name("x.jsonl"), format="lm_eval")
+    assert refuses(read_one, log(raw[:-40])).where.endswith("line 6")
+    assert "row 6" in str(refuses(read_one, log(a_list(rows())[:-40])))
+    listed = '[{"doc_id": 0, "arguments": [["a", "b"]], "resps": [[[-1]]]}, 3]'
+    assert refuses(read_one, log(listed)).got == "'3]'"
+    first, long = lines(rows(1)).encode(), b'{"doc_id": 1, "doc": "' + b"x" * 10_000_000
+    for line in (b"}{\n" + first, b"\xff\xfe", b'{"a": "\\ud800"}', b"[3]", b"[" * 99_999, long):
+        error = refuses(read_one, log(first + line + b"\n"))
+        assert "line 2" in error.where or "UTF-8" in error.expected
+        assert len(str(error)) < 1000
+    assert refuses(read_one, log(""), format="lm_eval").got == "none"
+    absent = log("").with_name("x.jsonl")
+    assert "No such file" in str(refuses(read_one, absent, format="lm_eval"))
 
 
-OTHER_FORMS = [{"doc_id": None}]
-OTHER_FORMS += [{"arguments": given} for given in (None, 3, [3, 3], [[1, 2], [3, 4]])]
-OTHER_FORMS += [{"filtered_resps": [["-1", "False"]], "resps": []}]
-OTHER_FORMS += [{"filtered_resps": given} for given in ([True, True], [10**400, 0])]
+OTHER_FORMS = [({"doc_id": None}, "['doc'"), ({"arguments": None}, "['doc_id'")]
+OTHER_FORMS += [({"arguments": 3}, "3"), ({"arguments": [3, 3]}, "3")]
+OTHER_FORMS += [({"arguments": [[1, 2], [3, 4]]}, "[1, 2]")]
+OTHER_FORMS += [({"filtered_resps": [["-1", "False"]], "resps": []}, "1")]
+OTHER_FORMS += [({"filtered_resps": [True, True]}, "True")]
+OTHER_FORMS += [({"filtered_resps": [10**400, 0]}, "inf")]
 
 
-@pytest.mark.parametrize("change", OTHER_FORMS)
-def test_a_line_of_another_form_is_a_sentence(change, log, refuses):
+@pytest.mark.parametrize(("change", "got"), OTHER_FORMS)
+def test_a_line_of_another_form_is_refused(change, got, log, refuses):
     line = {key: value for key, value in (row(0) | change).items() if value is not None}
-    refuses(read_one, log([line]), format="lm_eval")
+    error = refuses(read_one, log([line]), format="lm_eval")
+    assert error.where.endswith("line 1") and error.got.startswith(got)
 
 
 def test_a_long_log_is_read_line_by_line(tmp_path):
@@ -360,21 +348,16 @@ SAME = [f"{HEAD}Q: {i}?\nA:" for i in range(20)]
 NO_LINE = [f"{i} goes to sea. {i + 1} goes to town. {i * i} goes to" for i in range(2, 20)]
 
 
-@pytest.mark.parametrize(
-    ("prompts", "shots", "differ"),
-    [
-        (ANEW, 2, True), (ANEW, None, True), (SAME, 2, False), (SAME, None, False),
-        ([f"Q: {i}?\nA:" for i in range(20)], None, False),
-        ([f"{i}\n\nsee {i}?\nA:" for i in range(20)], 0, False),
-        ([f"Be brief.\n\n{prompt}" for prompt in ANEW], 2, True),
-        ([f"Be brief.\n\n{prompt}" for prompt in SAME], None, False),
-        ([prompt + f" so {i}" for i, prompt in enumerate(ANEW)], 2, True),
-        ([prompt + f" so {i}" for i, prompt in enumerate(SAME)], 2, False),
-        ([prompt.replace("\n", " ") for prompt in ANEW], None, True),
-        ([prompt.replace("\n", " ") for prompt in SAME], None, False),
-        (NO_LINE, 2, True), (ANEW[:1], 2, False),
-    ],
-)  # fmt: skip
+SHORT, NUMBERED = [f"Q: {i}?\nA:" for i in range(20)], [f"{i}\n\nsee {i}?\nA:" for i in range(20)]
+DIFFER = [(NO_LINE, 2, True), (ANEW[:1], 2, False), (SHORT, None, False), (NUMBERED, 0, False)]
+for prompts, differ in ((ANEW, True), (SAME, False)):
+    DIFFER += [(prompts, 2, differ), (prompts, None, differ)]
+    DIFFER += [([f"Be brief.\n\n{prompt}" for prompt in prompts], 2 if differ else None, differ)]
+    DIFFER += [([f"{prompt} so {i}" for i, prompt in enumerate(prompts)], 2, differ)]
+    DIFFER += [([prompt.replace("\n", " ") for prompt in prompts], None, differ)]
+
+
+@pytest.mark.parametrize(("prompts", "shots", "differ"), DIFFER)
 def test_whether_prompts_are_one_context(prompts, shots, differ):
     notes = note_differing_demonstrations(prompts, shots, "do so.")
     assert len(notes) == differ and all(note.endswith("do so.") for note in notes)

@@ -7,18 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from response_forms import (
-    chat,
-    completion,
-    echoed,
-    generated,
-    llama,
-    old_llama,
-    place,
-    prompted,
-)  # fmt: skip
+from response_forms import chat, completion, echoed, generated, llama, old_llama, place, prompted
 
-from batch_calibration.importers import IMPORTERS, Reading, read
+from batch_calibration.importers import Reading, read
 from batch_calibration.responses.servers import RESPONSE_FORMATS, end_log_prob, label_probs
 
 OPENAI, VLLM = RESPONSE_FORMATS["openai"], RESPONSE_FORMATS["vllm"]
@@ -67,7 +58,7 @@ def test_a_missing_label_lies_below_the_list(saved, refuses):
     path = saved(chat(yes=0.5, x=0.2), chat(no=0.7, yes=0.2))
     (table,) = read(path, LEAST)
     np.testing.assert_allclose(scores(table)[0], [math.log(0.5), math.log(0.2) - 0.5], rtol=1e-5)
-    refuses(read, path, YES_NO)
+    assert "row 0 has -inf as the score of 'no'" in str(refuses(read, path, YES_NO))
 
 
 def test_little_label_mass_is_noted(saved):
@@ -123,12 +114,6 @@ def test_echoed_prompts_are_grouped_and_their_labels_summed(saved):
     assert scores(table).tolist() == [[-2.5, -1.5], [-4.0, -0.25], [-4.5, -0.5]]
     prompt = OPENAI.prompt_tokens(echoed(["A", " yes"], [None, -1.0]))
     assert end_log_prob(prompt, "yes", "") == (-1.0, 1)
-
-
-def test_several_prompts_of_a_request_are_each_a_choice(saved):
-    response = echoed(["Q", " yes", " x"], [None, -1.0, -9.0], new=2)
-    response["choices"] += echoed(["Q", " no", " x"], [None, -2.0, -9.0])["choices"]
-    assert scores(read(saved({**response, "custom_id": "a"}), YES_NO)[0]).tolist() == [[-1.0, -2.0]]
 
 
 def test_the_longest_label_that_a_prompt_ends_with_is_meant(saved):
@@ -202,88 +187,103 @@ SHIFTED["choices"][0]["text"] += " and"
 SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 0.5}]}]}
 
 
-@pytest.mark.parametrize(
-    ("call", "response"),
-    [
-        (OPENAI.first_tokens, {}),
-        (OPENAI.first_tokens, NULL),
-        (OPENAI.first_tokens, EMPTY),
-        (OPENAI.first_tokens, NO_TOPS),
-        (OPENAI.first_tokens, {"choices": completion(yes=1.0)["choices"] * 2}),
-        (OPENAI.first_tokens, {"choices": [{"logprobs": {"top_logprobs": [{"yes": "x"}]}}]}),
-        (OPENAI.first_tokens, NAMELESS),
-        (OPENAI.prompt_tokens, NO_TOPS),
-        (OPENAI.prompt_tokens, chat(yes=1.0)),
-        (OPENAI.prompt_tokens, SHIFTED),
-        (VLLM.prompt_tokens, NULL),
-        (VLLM.prompt_tokens, prompted([None, place(5, "a", -1.0, b=(6, -2.0))])),
-        (VLLM.prompt_tokens, prompted([None, place(5, None, -1.0)])),
-        (SGLANG.first_tokens, {"meta_info": {}}),
-        (SGLANG.first_tokens, {"meta_info": {"output_top_logprobs": [[["x"]]]}}),
-        (SGLANG.prompt_tokens, {"meta_info": {}}),
-        (SGLANG.prompt_tokens, {"meta_info": {"input_token_logprobs": [[None, 1, None]]}}),
-        (label_probs, {"scores": [[0.5], 1]}),
-        (label_probs, {"scores": [[0.5, 0.9]]}),
-        (label_probs, {"scores": [[0.5, None]]}),
-        (LLAMA_CPP.first_tokens, {}),
-        (LLAMA_CPP.first_tokens, SAMPLED),
-        (LLAMA_CPP.first_tokens, {"probs": [{"probs": [{"tok_str": "a", "prob": 2}]}]}),
-    ],
-)
-def test_sentences_about_a_response(call, response, refuses):
-    refuses(call, response)
+TEXTLESS = {"meta_info": {"input_token_logprobs": [[None, 1, None]]}}
+TWICE = {"choices": completion(yes=1.0)["choices"] * 2}
+OLD = {"probs": [{"probs": [{"tok_str": "a", "prob": 2}]}]}
+RIVALS = prompted([None, place(5, "a", -1.0, b=(6, -2.0))])
 
 
 @pytest.mark.parametrize(
-    ("tokens", "values"),
+    ("call", "response", "got"),
     [
-        (["Q", " no"], [None, -1.0]),
-        (["Q", ":yes"], [None, -1.0]),
-        (["yes", ""], [None, -1.0]),
-        (["Q", "yes"], [None, -9999.0]),
+        (OPENAI.first_tokens, {}, "choices; got none"),
+        (OPENAI.first_tokens, NULL, "logprobs are null"),
+        (OPENAI.first_tokens, EMPTY, "top_logprobs=20 (chat)"),
+        (OPENAI.first_tokens, NO_TOPS, "top_logprobs=20 (chat)"),
+        (OPENAI.first_tokens, TWICE, "n=1"),
+        (OPENAI.first_tokens, {"choices": [{"logprobs": {"top_logprobs": [{"yes": "x"}]}}]}, "'x'"),
+        (OPENAI.first_tokens, NAMELESS, "got None"),
+        (OPENAI.prompt_tokens, NO_TOPS, "got only the answer's"),
+        (OPENAI.prompt_tokens, chat(yes=1.0), "echo=true, logprobs=1"),
+        (OPENAI.prompt_tokens, SHIFTED, "without echo"),
+        (VLLM.prompt_tokens, NULL, "prompt_logprobs=0"),
+        (VLLM.prompt_tokens, RIVALS, "return_token_ids=true"),
+        (VLLM.prompt_tokens, prompted([None, place(5, None, -1.0)]), "decoded_token"),
+        (SGLANG.first_tokens, {"meta_info": {}}, "top_logprobs_num=20"),
+        (SGLANG.first_tokens, {"meta_info": {"output_top_logprobs": [[["x"]]]}}, "got ['x']"),
+        (SGLANG.prompt_tokens, {"meta_info": {}}, "logprob_start_len=0"),
+        (SGLANG.prompt_tokens, TEXTLESS, "texts; ask with return_text_in_logprobs=true"),
+        (label_probs, {"scores": [[0.5], 1]}, "got none"),
+        (label_probs, {"scores": [[0.5, 0.9]]}, "got [0.5, 0.9]"),
+        (label_probs, {"scores": [[0.5, None]]}, "got [0.5, nan]"),
+        (LLAMA_CPP.first_tokens, {}, "n_probs=20"),
+        (LLAMA_CPP.first_tokens, SAMPLED, "post_sampling_probs=false"),
+        (LLAMA_CPP.first_tokens, OLD, "got 2.0"),
     ],
 )
-def test_sentences_about_an_echoed_label(tokens, values, refuses):
-    refuses(end_log_prob, OPENAI.prompt_tokens(echoed(tokens, values)), "yes", "response")
+def test_responses_without_scores_are_refused(call, response, got, refuses):
+    error = str(refuses(call, response))
+    assert error.startswith("response: ") and got in error
+
+
+@pytest.mark.parametrize(
+    ("tokens", "values", "got"),
+    [
+        (["Q", " no"], [None, -1.0], "'Q no'"),
+        (["Q", ":yes"], [None, -1.0], "':yes'"),
+        (["yes", ""], [None, -1.0], "label 'yes' is"),
+        (["Q", "yes"], [None, -9999.0], "label 'yes' is"),
+    ],
+)
+def test_an_echo_without_its_label_is_refused(tokens, values, got, refuses):
+    prompt = OPENAI.prompt_tokens(echoed(tokens, values))
+    assert got in str(refuses(end_log_prob, prompt, "yes", "response"))
 
 
 GOLD = Reading(labels=("yes", "no"), gold="gold")
 
 
+BOTH, HALVES = chat(yes=0.5, no=0.2), [chat(yes=0.5, no=0.5), chat(yes=0.5, no=0.5)]
+NUMBERED = {**chat(**{"1": 0.5, "2": 0.2}), "gold": 0}
+SAME_ID = [{**BOTH, "custom_id": "a"}, {**chat(yes=0.4), "custom_id": "a"}]
+
+
 @pytest.mark.parametrize(
-    ("values", "reading"),
+    ("values", "reading", "got"),
     [
-        ([chat(yes=0.5, no=0.2)], Reading()),
-        ([chat(yes=0.5)], Reading(labels=("yes", "yes"))),
-        ([chat(yes=0.5, x=0.4)], LEAST),
-        ([{**chat(yes=0.5, no=0.2), "gold": "maybe"}], GOLD),
-        ([{**chat(yes=0.5, no=0.2), "gold": 2}], GOLD),
-        ([{**chat(**{"1": 0.5, "2": 0.2}), "gold": 0}], Reading(labels=("1", "2"), gold="gold")),
-        ([{**chat(yes=0.5, no=0.2), "golden": "yes"}], GOLD),
-        ([chat(yes=0.5, no=0.2)], Reading(labels=("yes", "no"), ids="row")),
-        ([chat(yes=0.5, no=0.2), NULL], YES_NO),
-        ([chat(yes=0.5, no=0.2), 7], YES_NO),
-        ([chat(yes=0.5, no=0.2), [1]], YES_NO),
-        ([chat(yes=0.5, no=0.5), chat(yes=0.5, no=0.5)], YES_NO),
-        ([chat(yes=1.0, no=1.0)], YES_NO),
-        ([{**chat(yes=0.5, no=0.2), "custom_id": "a"}, {**chat(yes=0.4), "custom_id": "a"}], LEAST),
-        ([echoed(["Q", " yes"], [None, -1.0])], YES_NO),
-        ([echoed(["Q", " maybe"], [None, -1.0])], YES_NO),
-        ([{"scores": [[0.5, 0.2, 0.1]], "object": "scoring"}], YES_NO),
+        ([BOTH], Reading(), "got none: pass labels="),
+        ([chat(yes=0.5)], Reading(labels=("yes", "yes")), "got yes, yes"),
+        ([chat(yes=0.5, x=0.4)], LEAST, "label 'no'"),
+        ([{**BOTH, "gold": "maybe"}], GOLD, "line 1: expected the right label in 'gold'"),
+        ([{**BOTH, "gold": 2}], GOLD, "got 2"),
+        ([NUMBERED], Reading(labels=("1", "2"), gold="gold"), "got 0"),
+        ([{**BOTH, "golden": "yes"}], GOLD, "did you mean 'golden'"),
+        ([BOTH], Reading(labels=("yes", "no"), ids="row"), "named 'row'"),
+        ([BOTH, NULL], YES_NO, "line 2: its logprobs are null"),
+        ([BOTH, 7], YES_NO, "line 2: expected a response as a JSON object; got 7"),
+        ([BOTH, [1]], YES_NO, "got [1]"),
+        (HALVES, YES_NO, "every score is -0.693147"),
+        ([chat(yes=1.0, no=1.0)], YES_NO, "row 0: expected log-probabilities"),
+        (SAME_ID, LEAST, "row id 'a' appears 2 times"),
+        ([echoed(["Q", " yes"], [None, -1.0])], YES_NO, "not of 'no'"),
+        ([echoed(["Q", " maybe"], [None, -1.0])], YES_NO, "'Q maybe'"),
+        ([{"scores": [[0.5, 0.2, 0.1]], "object": "scoring"}], YES_NO, "got 3"),
     ],
 )
-def test_sentences_about_a_file(saved, values, reading, refuses):
-    refuses(read, saved(*values), reading)
+def test_files_of_responses_that_are_not_plain_are_refused(saved, values, reading, got, refuses):
+    assert got in str(refuses(read, saved(*values), reading))
 
 
-def test_torn_and_foreign_files_are_answered_in_a_sentence(tmp_path, refuses):
-    path = tmp_path / "r.jsonl"
-    line = json.dumps(chat(yes=0.5, no=0.2)).encode()
-    torn = [line + b"\n" + line[:50], line[:90] + b"\n" + line, line + b"\n\xff", b"[\n" + line]
-    for data in (*torn, b"", b"\n \n"):
+def test_torn_and_foreign_files_are_refused(tmp_path, refuses):
+    path, line = tmp_path / "r.jsonl", json.dumps(BOTH).encode()
+    for data, got in (
+        (line + b"\n" + line[:50], "line 2: expected JSON"),
+        (line + b"\n\xff", "UTF-8"),
+        (b"[\n" + line, "r.jsonl: expected JSON"),
+        (b"\n \n", "got none"),
+    ):
         path.write_bytes(data)
-        refuses(read, path, Reading(labels=("yes", "no"), format="openai"))
-    refuses(read, tmp_path, Reading(labels=("yes", "no"), format="openai"))
+        assert got in str(refuses(read, path, Reading(labels=("yes", "no"), format="openai")))
 
 
 @pytest.mark.parametrize("block", [2, 3])
@@ -294,18 +294,3 @@ def test_the_page_on_responses_and_missing_labels_runs(block, saved, monkeypatch
     names = {}
     exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[block], names)
     assert np.isfinite(names["corrected"]).all() and len(names["corrected"]) == 12
-
-
-def test_files_are_recognized(saved):
-    start = {
-        "vllm": prompted([None]),
-        "openai": {**chat(yes=0.5, no=0.1), "prompt_logprobs": None},
-        "sglang": generated([[-1.0, 1, "yes"]]),
-        "llama.cpp": llama(yes=0.5),
-    }
-    for name, response in start.items():
-        data = json.dumps({"custom_id": "a", "response": {"body": response}}).encode()
-        path = saved(response)
-        assert next(one for one in IMPORTERS if IMPORTERS[one].recognizes(path, data)) == name
-    lm_eval = {"doc": {"choices": {"text": ["a"]}}, "arguments": {}, "resps": [["-1.0", "False"]]}
-    assert not IMPORTERS["openai"].recognizes(path, json.dumps(lm_eval).encode())

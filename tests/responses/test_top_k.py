@@ -54,18 +54,6 @@ def test_tokens_mean_a_label_or_none(labels, meaning, tokens):
         assert named == [meaning] * bool(meaning), token
 
 
-def test_probabilities_of_one_label_are_summed():
-    rows = [
-        {" yes": math.log(0.2), "Yes": math.log(0.3), " no": math.log(0.1), "the": math.log(0.05)},
-        {" no": math.log(0.4), " a": math.log(0.2), "yes": -9999.0, " if": -math.inf},
-    ]
-    top = scores_of_top_k(rows, ("yes", "no"))
-    np.testing.assert_allclose(top.log_probs, [log(0.5, 0.1), [-np.inf, math.log(0.4)]])
-    np.testing.assert_allclose(top.mass, [0.6, 0.4])
-    np.testing.assert_allclose(top.bound, log(0.05, 0.2))
-    assert top.tokens == {"yes": (" yes", "Yes"), "no": (" no",)}
-
-
 def lists_of(tokens, least=1):
     """Up to six rows of some of the tokens with their shares."""
     shares = st.dictionaries(st.sampled_from(tokens), st.floats(0.001, 1.0), min_size=1)
@@ -100,6 +88,9 @@ def test_the_likeliest_beginning_is_taken_and_whole_words_come_first():
     assert scores_of_top_k(rows, ("entailment", "no")).tokens["entailment"] == ("ent",)
     rows.append(row(entailment=0.01, ent=0.5))
     assert scores_of_top_k(rows, ("entailment", "no")).tokens["entailment"] == ("entailment",)
+    # The first word of a label comes before its parts.
+    rows = [row(no=0.4, the=0.1) | {" not": math.log(0.2)}]
+    assert scores_of_top_k(rows, ("not sure", "the")).tokens["not sure"] == (" not",)
 
 
 @given(
@@ -119,16 +110,12 @@ def test_a_row_that_was_asked_depends_on_no_other_row(rows, asked):
         np.testing.assert_array_equal(together.bound[[number]], top.bound)
 
 
-def test_the_first_word_of_a_label_comes_before_its_parts():
-    rows = [row(no=0.4, the=0.1) | {" not": math.log(0.2)}]
-    assert scores_of_top_k(rows, ("not sure", "the")).tokens["not sure"] == (" not",)
-
-
 def test_a_shared_beginning_counts_for_neither_and_is_refused_without_another_token(refuses):
     rows = [row(ag=0.5, of=0.1), row(agree=0.3, again=0.2)]
     top = scores_of_top_k(rows, ("agree", "again"), asked=2)
     np.testing.assert_allclose(top.log_probs, [[-np.inf] * 2, log(0.3, 0.2)])
-    refuses(scores_of_top_k, rows[:1], ("agree", "again"), asked=2)
+    error = str(refuses(scores_of_top_k, rows[:1], ("agree", "again"), asked=2))
+    assert "'agree' and 'again' both begin with the token 'ag'" in error
 
 
 def test_a_label_that_is_a_token_leaves_its_longer_rival_missing():
@@ -138,20 +125,20 @@ def test_a_label_that_is_a_token_leaves_its_longer_rival_missing():
 
 
 @pytest.mark.parametrize(
-    ("rows", "labels", "named_tokens"),
+    ("rows", "labels", "named_tokens", "got"),
     [
-        ([], ("a", "b"), None),
-        ([{}], ("a", "b"), None),
-        ([{"a": -9999.0, "b": math.nan}], ("a", "b"), None),
-        ([{"a": 0.0, "b": 0.0}], ("a", "b"), None),
-        ([{"ne": -1.0}], ("negative", "neutral"), None),
-        ([{"not": -1.0}], ("not so", "not"), None),
-        ([{"x": -1.0}], ("a", " a"), None),
-        ([{"x": -1.0}], ("a", " "), None),
-        ([{"x": -1.0}], ("a", "b"), {"c": ["x"]}),
-        ([{"x": -1.0}], ("a", "b"), {"a": ["x"], "b": [" x"]}),
-        ([{"x": -1.0}], ("a", "b"), {"a": ["b"]}),
+        ([], "ab", None, "top-k: expected at least one row"),
+        ([{}], "ab", None, "row 0: expected log-probabilities of top tokens; got none"),
+        ([{"a": -9999.0, "b": math.nan}], "ab", None, "of top tokens; got none"),
+        ([{"a": 0.0, "b": 0.0}], "ab", None, "2 returned tokens sum to 2"),
+        ([{"ne": -1.0}], ("negative", "neutral"), None, "with the token 'ne'"),
+        ([{"not": -1.0}], ("not so", "not"), None, "'not so' and 'not' both"),
+        ([{"x": -1.0}], ("a", " a"), None, "labels 'a' and ' a'"),
+        ([{"x": -1.0}], ("a", " "), None, "got ' '"),
+        ([{"x": -1.0}], "ab", {"c": ["x"]}, "named 'c'"),
+        ([{"x": -1.0}], "ab", {"a": ["x"], "b": [" x"]}, "token ' x' means both 'a' and 'b'"),
+        ([{"x": -1.0}], "ab", {"a": ["b"]}, "token 'b' means both 'b' and 'a'"),
     ],
 )
-def test_sentences(rows, labels, named_tokens, refuses):
-    refuses(scores_of_top_k, rows, labels, named_tokens)
+def test_rows_and_labels_that_are_not_plain_are_refused(rows, labels, named_tokens, got, refuses):
+    assert got in str(refuses(scores_of_top_k, rows, tuple(labels), named_tokens))

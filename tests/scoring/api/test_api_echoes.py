@@ -159,4 +159,5 @@ def test_which_tokens_are_the_labels(tokens, text, form, size):
 def test_a_prompt_that_was_cut_is_a_sentence(refuses):
     tokens = ("film", " 3", "\n", "Answer", ":", " yes")
     prompt = PromptTokens(tokens, (math.nan, *[-1.0] * 5))
-    refuses(label_log_probs, prompt, "Review: a film 3\nAnswer:", " yes", "the answer")
+    error = refuses(label_log_probs, prompt, "Review: a film 3\nAnswer:", " yes", "the answer")
+    assert error.where == "the answer" and error.got == "only its last 18 letters"

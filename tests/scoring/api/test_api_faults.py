@@ -1,18 +1,20 @@
-"""The scorer "api" keeps its limits, asks again after faults that pass, and tells the others."""
+"""The scorer "api" keeps its limits, asks again after faults that pass, and refuses the others."""
 
 import asyncio
 import math
+import random
 import threading
 
 import httpx2
 import numpy as np
 import pytest
-from api_asking import TEXTS, Time, scorer, want
-from api_server import LABELS, Reply, answer, running
+from api_server import LABELS, TEXTS, Reply, Time, answer, running, scorer, want
+from damage import VALUES, other
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.scoring.api.client import Client
+from batch_calibration.scoring.api.protocols import PROTOCOLS
 from batch_calibration.scoring.api.server import Server
 
 
@@ -61,7 +63,7 @@ def once(reply):
 
 
 PASSING = [Reply("busy", 429), Reply("broken", 500), Reply("<html>", 502), Reply("", 503)]
-PASSING += [Reply(drop=True), Reply('{"choices": [{"te'), Reply("[" * 100_000)]
+PASSING += [Reply(send=lambda _: None), Reply('{"choices": [{"te'), Reply("[" * 100_000)]
 
 
 @pytest.mark.parametrize("reply", [*PASSING, Reply('{"a": "\\ud800"}')])
@@ -86,31 +88,35 @@ AGAIN = {"7": 7.0, "0.25": 0.0, "Sun, 22 Nov 2026 05:00:09 GMT": 9.0}
 AGAIN |= {"soon": 0.0, "nan": 0.0, "-3": 0.0}
 
 
-@pytest.mark.parametrize("after", AGAIN)
-@pytest.mark.parametrize("status", [429, 503])
-def test_the_server_says_when_to_come_again(after, status):
-    headers, seconds = {"retry-after": after}, AGAIN[after]
-    headers |= {"date": "Sun, 22 Nov 2026 05:00:00 GMT"} if "GMT" in after else {}
-    time, sent = Time(), []
+def busy_once(time, status, **headers):
+    """A server that answers from the second request on, and the times of all requests."""
+    sent = []
 
-    def handler(request):
+    def handler(_):
         sent.append(time.now)
-        if len(sent) == 1:
-            return streamed(status, headers=headers)
-        return streamed(200, b"{}")
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return streamed(200, b"{}") if sent[1:] else streamed(status, headers=named)
 
+    return handler, sent
+
+
+@pytest.mark.parametrize("after", AGAIN)
+def test_the_server_says_when_to_come_again(after):
+    time, seconds = Time(), AGAIN[after]
+    date = {"date": "Sun, 22 Nov 2026 05:00:00 GMT"} if "GMT" in after else {}
+    handler, sent = busy_once(time, 503, retry_after=after, **date)
     asyncio.run(ask(handler, time))
     assert len(sent) == 2
     assert sent[1] - sent[0] == seconds if seconds else 0.5 <= sent[1] - sent[0] <= 1.0
 
 
-def test_long_waits_are_told_once_with_their_reason():
+def test_long_waits_are_told_once_with_their_reason(monkeypatch):
+    monkeypatch.setenv("API_KEY", "sk-planted-0123456789")
     notes, time = [], Time()
     content = {"error": {"message": "rate limit of sk-planted-0123456789"}}
     busy = Reply(content, 429, {"retry-after": "30"})
     with running(lambda number, *_: busy if number < 3 else None) as server:
         asks = scorer(server.address, time=time)
-        asks._server = Server(server.address, "API_KEY", "sk-planted-0123456789")
         asks.notify = notes.append
         asks.score(TEXTS, LABELS)
     assert notes[0] == f"{server.address}: status 429: 'rate limit of ...'; waiting 30 seconds"
@@ -118,18 +124,12 @@ def test_long_waits_are_told_once_with_their_reason():
 
 
 def test_a_busy_server_is_left_alone_by_all():
-    time, sent = Time(), []
-
-    def handler(request):
-        sent.append(time.now)
-        if len(sent) == 1:
-            return streamed(429, headers={"retry-after": "30"})
-        return streamed(200, b"{}")
-
     async def first_alone(client):
         await client.ask(Request("a", {}))
         await asyncio.gather(*(client.ask(Request("a", {})) for _ in range(3)))
 
+    time = Time()
+    handler, sent = busy_once(time, 429, retry_after="30")
     asyncio.run(ask(handler, time, use=first_alone))
     assert sent[0] == 0 and min(sent[1:]) >= 30
 
@@ -144,13 +144,14 @@ async def ask(handler, time, jitter=lambda: 1.0, use=once_asked):
         await use(Client(server, connection, time.pace(), jitter=jitter))
 
 
-@pytest.mark.parametrize("error", [httpx2.ReadTimeout, httpx2.ConnectTimeout, httpx2.ReadError])
-def test_waits_double_and_end(error, refuses):
+@pytest.mark.parametrize("fault", [httpx2.ReadTimeout, httpx2.ConnectTimeout, httpx2.ReadError])
+def test_waits_double_and_end(fault, refuses):
     def handler(request):
-        raise error("key in request", request=request)
+        raise fault("key in request", request=request)
 
     time = Time()
-    refuses(asyncio.run, ask(handler, time))
+    error = refuses(asyncio.run, ask(handler, time))
+    assert error.got == f"none after attempt 8 of 8 ({fault.__name__})"
     assert time.slept == [1, 2, 4, 8, 16, 32, 60]
     for jitter in (0.0, 0.5):
         time = Time()
@@ -161,5 +162,75 @@ def test_waits_double_and_end(error, refuses):
 
 def test_a_server_that_says_tomorrow_is_not_waited_for(refuses):
     time = Time()
-    refuses(asyncio.run, ask(lambda _: streamed(429, headers={"retry-after": "86400"}), time))
-    assert not time.slept
+    tomorrow = streamed(429, headers={"retry-after": "86400"})
+    error = refuses(asyncio.run, ask(lambda _: tomorrow, time))
+    assert "retry after 86400 seconds" in error.got and not time.slept
+
+
+# Faults that stay
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "got"),
+    [
+        (400, '{"error": {"message": "logprobs above 5"}}', "'logprobs above 5'"),
+        (401, '{"detail": "who?"}', "'who?': put the server's key"),
+        (404, '{"message": "no model"}', "'no model'"),
+        (501, "x" * 1000, "'xxx"),
+        (422, "[1]", "422: [1]"),
+        (200, "<html>Welcome", "'<html>Welcome'"),
+    ],
+)
+def test_a_final_status_or_a_page_is_a_sentence(status, text, got, refuses):
+    with running(lambda *_: Reply(text, status)) as server:
+        time = Time()
+        error = str(refuses(scorer(server.address, time=time).score, TEXTS, LABELS))
+        assert not time.slept and 8 <= len(server.asked) < 24
+    assert got in error and (status == 200 or f"status {status}" in error)
+
+
+def test_a_decision_of_other_options_is_refused(refuses):
+    reply = {"answers": {"label": {"probabilities": {"negative": 0.5, "other": 0.5}}}}
+    with running(lambda *_: Reply(reply)) as server:
+        error = refuses(scorer(server.address, "systemone").score, TEXTS, LABELS)
+    assert "each of negative, positive; got {'negative': 0.5, 'other': 0.5}" in str(error)
+
+
+def test_no_server_is_told_at_once(refuses):
+    with running() as server:
+        pass
+    time = Time()
+    error = refuses(scorer(server.address, time=time).score, TEXTS, LABELS)
+    assert "cannot be reached" in str(error) and not time.slept
+
+
+@pytest.mark.parametrize("value", [0.0, -2.5])
+def test_scores_that_are_all_equal_are_refused(value, tmp_path, refuses):
+    def fault(_, path, body):
+        reply = answer(path, body)
+        lists = reply["choices"][0]["logprobs"]
+        lists["token_logprobs"] = [None] + [value] * (len(lists["tokens"]) - 1)
+        return Reply(reply)
+
+    with running(fault) as server:
+        asks = scorer(server.address, answers=tmp_path / "answers")
+        error = str(refuses(asks.score, TEXTS, LABELS))
+    assert f"every score is {value:g}" in error and "Try prompt_logprobs" in error
+
+
+@pytest.mark.parametrize("way", PROTOCOLS)
+def test_a_damaged_answer_is_a_sentence_or_a_number(way, tokenizer):
+    draws = random.Random(0)
+    asks = scorer("http://127.0.0.1/v1", way, tokenizer=tokenizer)
+    ((place_of_request, request), *_) = asks._requests(TEXTS[:1], LABELS)
+    right, refused = answer(f"/v1/{request.path}", request.body), 0
+    values = [*VALUES, *(other(draws, right) for _ in range(500))]
+    for value in values:
+        try:
+            scores = PROTOCOLS[way].read(value, place_of_request.question, place_of_request.number)
+        except InputError:
+            refused += 1
+            continue
+        numbers = scores.values() if isinstance(scores, dict) else scores
+        assert all(type(number) is float for number in numbers)
+    assert 50 < refused < len(values)

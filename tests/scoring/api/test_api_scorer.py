@@ -2,10 +2,10 @@
 
 import asyncio
 
+import api_server
 import numpy as np
 import pytest
-from api_asking import TEXTS, scorer, want, want_first
-from api_server import LABELS, Reply, answer, completion, first_tokens, nats, running, token_of
+from api_server import LABELS, TEXTS, Reply, answer, running, scorer, want, want_first, want_ids
 
 from batch_calibration.arrays.missing_scores import BELOW
 from batch_calibration.scoring.api import client as clients
@@ -45,12 +45,9 @@ def test_first_tokens_are_those_of_the_labels(way):
 def test_token_ids_are_those_that_our_own_scorer_reads(way, tokenizer):
     with running() as server:
         got = scorer(server.address, way, tokenizer=tokenizer).score(TEXTS, LABELS)
-    prompts, labels = encode(tokenizer.tokenizer, TEXTS, LABELS, tokenizer.bos)
-    expected = []
-    for prompt, label_ids in zip(prompts, labels, strict=True):
-        expected.append([nats(str(prompt), token_of(ids[0])) - 1 for ids in label_ids])
-    np.testing.assert_allclose(got.log_probs, expected, rtol=1e-5)
-    assert got.tokens.tolist() == [len(prompt) for prompt in prompts]
+    np.testing.assert_allclose(got.log_probs, want_ids(tokenizer), rtol=1e-5)
+    prompts, _ = encode(tokenizer.tokenizer, TEXTS, LABELS, tokenizer.bos)
+    assert got.tokens.tolist() == list(map(len, prompts))
 
 
 def test_a_study_can_ask_for_decisions_with_options_in_the_order_of_their_names():
@@ -64,7 +61,7 @@ def test_a_study_can_ask_for_decisions_with_options_in_the_order_of_their_names(
             (question,) = body["questions"].values()
             assert list(question["criteria"]) == ["negative", "positive"]
             assert body["state"] in TEXTS and question["type"] == "choice"
-    raw = np.array([[nats(text, label) for label in LABELS] for text in TEXTS])
+    raw = np.array([[api_server.nats(text, label) for label in LABELS] for text in TEXTS])
     want = raw - np.log(np.exp(raw).sum(1, keepdims=True))
     np.testing.assert_allclose(got, want, atol=1e-5)
     np.testing.assert_allclose(turned, want[:, ::-1], atol=1e-5)
@@ -102,7 +99,7 @@ def without(label, rows):
 
 def below_the_list(texts):
     """What " positive" has where no list holds it."""
-    lists = [first_tokens(text) | {" positive": 0.0} for text in texts]
+    lists = [api_server.first_tokens(text) | {" positive": 0.0} for text in texts]
     return [min(tops.values()) - BELOW for tops in lists]
 
 
@@ -134,17 +131,6 @@ def test_a_label_that_no_answer_has_is_told():
         assert asks.notes[-1] == failed[0]
 
 
-def test_little_mass_is_told():
-    def fault(_, path, body):
-        tops = {token: value - 4 for token, value in first_tokens(body["prompt"]).items()}
-        return Reply(completion(" the", {"top_logprobs": [tops]}))
-
-    with running(fault) as server:
-        asks = scorer(server.address, "top_k")
-        asks.score(TEXTS, LABELS)
-    assert asks.notes[0].startswith("All labels together have ") and len(asks.notes) == 1
-
-
 # The rest
 
 
@@ -162,13 +148,13 @@ def test_the_estimate_counts_what_is_not_answered(tokenizer, tmp_path):
 
 def test_settings_that_do_not_go_together_are_refused(tokenizer, refuses):
     address = "http://127.0.0.1/v1"
-    refuses(scorer, address, "score")
-    refuses(scorer, address, "top_k", missing="most")
-    refuses(ApiScorer, ApiSettings(server=address), "")
-    refuses(scorer(address).score, ImageInputs([]), LABELS)
+    assert refuses(scorer, address, "score").key == "tokenizer"
+    assert refuses(scorer, address, "top_k", missing="most").got == "'most'"
+    assert refuses(ApiScorer, ApiSettings(server=address), "").key == "model"
+    assert "image" in str(refuses(scorer(address).score, ImageInputs([]), LABELS))
     asks = scorer(address, "score", tokenizer=tokenizer)
-    refuses(asks.score, TEXTS, (" not good", " positive"))
-    refuses(asks.score, [" film"], LABELS)
+    assert "' not good' is 2 tokens" in str(refuses(asks.score, TEXTS, (" not good", " positive")))
+    assert refuses(asks.score, [" film"], LABELS).got == "' film'"
 
 
 def test_the_identity_names_what_decides_the_numbers_alone(tokenizer):
@@ -186,4 +172,5 @@ def test_the_identity_names_what_decides_the_numbers_alone(tokenizer):
 
 def test_without_the_library_the_extra_is_named(monkeypatch, refuses):
     monkeypatch.setitem(__import__("sys").modules, "httpx2", None)
-    refuses(clients.connect, Server("http://127.0.0.1/v1"), 1.0)
+    error = refuses(clients.connect, Server("http://127.0.0.1/v1"), 1.0)
+    assert error.key == "scorer" and "[api]" in error.remedy

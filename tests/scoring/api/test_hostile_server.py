@@ -6,30 +6,24 @@ was printed, logged or said is searched for the key in every writing.
 
 import base64
 import gzip
-import html
 import json
 import logging
 import math
 import re
-import socket
 import sqlite3
 import ssl
-import struct
 import threading
 import traceback
 import zlib
 from functools import cache
 from typing import NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 import pytest
-from api_asking import Time, scorer, want, want_first
-from api_server import Reply, answer, nats, running, token_of
+from api_server import Reply, Time, answer, running, scorer, want, want_first, want_ids
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api import client
-from batch_calibration.scoring.engine.tokens import encode
 
 KEY = "sk-Planted/0123+456789"
 TEXTS = [f"Review: film {i}{' and more of it' * i}\nSentiment:" for i in range(4)]
@@ -83,6 +77,11 @@ def having(**members):
     return changed(lambda right: {**right, **members})
 
 
+def counting(tokens):
+    """The right answer to a prompt of so many tokens."""
+    return having(usage={"prompt_tokens": tokens, "completion_tokens": 1})
+
+
 def sent(write=str, **headers):
     """The right answer, written as a text or bytes in another way, with headers."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -118,9 +117,8 @@ def of_first():
     return reply
 
 
-def head(handler, *lines):
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + b"".join(line + b"\r\n" for line in lines))
-    handler.wfile.write(b"\r\n")
+def head(handler, line):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + line + b"\r\n\r\n")
     handler.wfile.flush()
 
 
@@ -134,32 +132,14 @@ def drip(handler, chunk=b"[", wait=0.05, chunked=False):
         threading.Event().wait(wait)
 
 
-def slow_head(handler):
-    while True:
-        handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        handler.wfile.flush()
-        threading.Event().wait(0.05)
-
-
-def torn(handler, length=5000):
-    head(handler, f"content-length: {length}".encode())
+def torn(handler):
+    head(handler, b"content-length: 5000")
     handler.wfile.write(b'{"choices": [')
     handler.wfile.flush()
 
 
-def reset(handler):
-    torn(handler)
-    # Closed with what is unsent thrown away.
-    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    handler.connection.close()
-
-
 def garbage(handler):
     handler.wfile.write(b"\x00\x01 what is this?\r\n\r\n" * 9)
-
-
-def large_head(handler):
-    head(handler, *[b"x-%d: %s" % (i, b"y" * 1000) for i in range(300)])
 
 
 def send(how, **named):
@@ -185,10 +165,9 @@ def twice(number, path, body):
 
 
 @cache
-def bomb(window):
+def bomb():
     """16 MiB of spaces in few bytes."""
-    deflater = zlib.compressobj(6, zlib.DEFLATED, window)
-    return deflater.compress(b" " * (16 << 20)) + deflater.flush()
+    return gzip.compress(b" " * (16 << 20))
 
 
 @cache
@@ -202,10 +181,6 @@ def zipped(text):
     return gzip.compress(text.encode())
 
 
-def latin(text):
-    return text.replace('"text"', '"d\xe9bug": 1, "text"').encode("latin-1")
-
-
 def two_members(text):
     """The choices two times: others first, or last."""
     return text[:-1] + ', "choices": [{"logprobs": null}]}'
@@ -217,10 +192,6 @@ def other_label(text):
     return twice.replace("-0.5", "-0.6", 1)
 
 
-def large_number(text):
-    return re.sub(r"-?\d+\.\d+, -0\.5\]", "-" + "9" * 5000 + ", -0.5]", text)
-
-
 def of_a_book(prompt):
     return prompt.replace("film", "book")
 
@@ -230,23 +201,18 @@ def choices(change):
     return changed(lambda right: {"choices": change(right["choices"][0])})
 
 
-def no_texts(lists):
-    lists["tokens"] = [""] * len(lists["tokens"])
+def without(name):
+    return lambda one: [{**one, name: None}]
 
 
-def lacking(lists):
-    for name in ("tokens", "token_logprobs"):
-        lists[name].pop(3)
-
-
-def turned(lists):
-    lists["tokens"].insert(1, lists["tokens"].pop(4))
+def likely(tops):
+    """The right answer with other likely tokens."""
+    return logprobs(lambda lists: lists.update(top_logprobs=[tops]))
 
 
 AGAIN, BYTES = "none after attempt 2 of 2", "expected at most .* bytes"
-GZIP, JSON = {"content_encoding": "gzip"}, "application/json; charset="
+GZIP = {"content_encoding": "gzip"}
 DEEP, DEEPER = json.loads("[" * 400 + "]" * 400), f', "debug": {"[" * 990}{"]" * 990}}}'
-NO_DATE = {"retry-after": "Fri, 99 Nov 2026 99:99:99 GMT", "date": "Sun"}
 FAR = {"retry-after": "Fri, 31 Dec 9999 23:59:59 -9999", "date": "Sun, 22 Nov 2026 05:00:00 GMT"}
 BUSY = {"error": {"message": "busy", "code": 429}}
 SENT = "the prompt that was sent"
@@ -254,107 +220,56 @@ KINDS = {
     # The connection
     "length too large": Kind(send(torn), AGAIN),
     "length too small": Kind(shorter, AGAIN),
-    "length of no number": Kind(
-        always("{}", headers={"content-length": "many"}), "none after attempt"
-    ),
-    "connection reset in the body": Kind(send(reset), AGAIN),
-    "no answer": Kind(always(drop=True), AGAIN),
     "no HTTP": Kind(send(garbage), AGAIN),
-    "head that is too large": Kind(send(large_head), AGAIN),
-    "head that never ends": Kind(send(slow_head), "no complete answer within 0.4 seconds"),
     "a byte now and then": Kind(send(drip), "no complete answer within 0.4 seconds"),
-    "chunks now and then": Kind(send(drip, chunked=True), "no complete answer within 0.4 seconds"),
     "chunks without end": Kind(send(drip, chunk=b" " * 500_000, wait=0, chunked=True), BYTES),
     "every answer twice": Kind(twice),
-    "every answer twice, top-k": Kind(twice, way="top_k"),
     # The body
-    "gzip bomb": Kind(sent(lambda _: bomb(31), **GZIP), f"{BYTES}; got more"),
-    "deflate bomb": Kind(
-        sent(lambda _: bomb(15), content_encoding="deflate"), f"{BYTES}; got more"
-    ),
+    "gzip bomb": Kind(sent(lambda _: bomb(), **GZIP), f"{BYTES}; got more"),
     "gzip in gzip": Kind(sent(zipped, content_encoding="gzip, gzip"), "another content-encoding"),
-    "brotli": Kind(sent(content_encoding="br"), "another content-encoding"),
     "gzip that is none": Kind(sent(**GZIP), "its gzip is damaged"),
     "gzip cut short": Kind(sent(lambda text: zipped(text)[:-9], **GZIP), "its gzip ends too early"),
     "gzip": Kind(sent(zipped, **GZIP)),
-    "JSON cut short": Kind(sent(lambda text: text[:-5]), "no JSON"),
     "nothing": Kind(always("", 204), "no JSON"),
-    "nested deeply": Kind(always("[" * 100_000), "no JSON"),
     "nested as deeply as can be read": Kind(having(debug=DEEP)),
     "nested a little deeper": Kind(sent(lambda text: text[:-1] + DEEPER), "no JSON"),
     "a member twice": Kind(sent(two_members), "each key once"),
     "a list twice": Kind(sent(other_label), "each key once"),
-    "number of 5,000 digits": Kind(sent(large_number), "no JSON"),
     "byte order mark": Kind(sent(lambda text: text.encode("utf-8-sig"))),
     "UTF-16": Kind(sent(lambda text: text.encode("utf-16"))),
-    "Latin-1": Kind(sent(latin), "no JSON"),
-    "charset of another encoding": Kind(sent(content_type=f"{JSON}utf-16")),
-    "charset of no text": Kind(sent(content_type=f"{JSON}base64")),
-    "half a surrogate pair": Kind(always('{"choices": "\\ud800"}'), "no JSON"),
+    "charset of another encoding": Kind(sent(content_type="application/json; charset=utf-16")),
     # The status
-    "come again in a year": Kind(always("", 429, {"retry-after": "31536000"}), "after 31536000"),
-    "come again yesterday": Kind(always("", 429, {"retry-after": "-86400"}), "status 429"),
-    "come again at no date": Kind(always("", 503, NO_DATE), "status 503"),
     "come again at a far date": Kind(always("", 503, FAR), "status 503"),
     "500 for ever": Kind(always("broken", 500), f"{AGAIN} .*status 500"),
-    "error with status 200": Kind(
-        always({"error": {"message": "no such model"}}), "200 with an error: 'no such model'"
-    ),
     "error and choices": Kind(having(error="partly"), "with an error: 'partly'"),
     "overload with status 200": Kind(always(BUSY), f"{AGAIN} .*busy"),
-    "vLLM's error with status 200": Kind(
-        always({"object": "error", "message": "too long"}), "with an error: 'too long'"
-    ),
+    "vLLM's error": Kind(always({"object": "error", "message": "too long"}), "error: 'too long'"),
     "null for no error": Kind(having(error=None)),
     # The numbers
     "NaN": Kind(label(math.nan), "is not there|expected a log-prob"),
-    "minus infinity": Kind(label(-math.inf), "is not there|expected a log-prob"),
-    "infinity": Kind(label(math.inf), "at most 0"),
-    "text for a number": Kind(label("-1.5"), "a log-probability in nats; got '-1.5'"),
-    "null for a number": Kind(label(None), "is not there|expected a log-prob"),
-    "true for a number": Kind(label(True), "a log-probability in nats; got True"),
-    "number of 400 digits": Kind(label(-(10**400)), "a log-probability in nats"),
     "one token above 0": Kind(label(1.25), "at most 0; got 1.25"),
     "one token of the prompt above 0": Kind(label(0.75, 2), "at most 0; got 0.75"),
     "400,000 likeliest tokens": Kind(lambda *_: Reply(many()), BYTES, "top_k"),
-    # The choices and tokens
-    "no choice": Kind(having(choices=[]), "with choices; got none"),
+    # The choices
     "two choices": Kind(choices(lambda one: [one, one]), "expected one choice"),
-    "two choices of top-k": Kind(
-        choices(lambda one: [{**one, "index": i} for i in (1, 0)]), "expected one choice", "top_k"
-    ),
-    "another choice's index": Kind(choices(lambda one: [{**one, "index": 3}]), "of index 3"),
+    "another choice's index": Kind(choices(lambda one: [{**one, "index": 3}]), "index 3"),
     "another model's name": Kind(having(model="tiny-7b"), note="'m', and the server .*'tiny-7b'"),
-    "tokens without a text": Kind(logprobs(no_texts), "expected a prompt that ends with"),
-    "a token left out": Kind(logprobs(lacking), f"expected {SENT}"),
-    "a token in another place": Kind(logprobs(turned), f"expected {SENT}"),
-    "wrong offsets": Kind(
-        logprobs(lambda lists: lists.update(text_offset=[7] * len(lists["tokens"])))
-    ),
-    "a count of new tokens that is wrong": Kind(
-        having(usage={"completion_tokens": 3}), "ends with the label"
-    ),
+    "a wrong count of new tokens": Kind(having(usage={"completion_tokens": 3}), "ends with"),
+    # Answers without scores: what to try instead is named
+    "no log-probs": Kind(choices(without("logprobs")), "logprobs are null.* try prompt_logprobs"),
+    "no prompt_logprobs": Kind(choices(without("prompt_logprobs")), "try echo", "prompt_logprobs"),
+    "no likely token": Kind(likely({}), "no list .* try chat", "top_k"),
+    "other ids": Kind(likely({"token_id:5": -1.0}), "without token_id.* try", "logprob_token_ids"),
+    "three scores": Kind(always({"scores": [[0.2, 0.2, 0.1]]}), r"\[1, 2\]; got \(1, 3\)", "score"),
+    "a score of 0": Kind(always({"scores": [[0.2, 0.0]]}), "probability is 0.* try echo", "score"),
+    "a list": Kind(always([1]), "a JSON object", "score"),
     # The prompt
     "prompts cut": Kind(asked_otherwise(cut), "only its last .* letters"),
     "prompts cut, vLLM": Kind(asked_otherwise(cut), SENT, "prompt_logprobs"),
-    "prompts cut to a half, ids": Kind(
-        having(usage={"prompt_tokens": 3, "completion_tokens": 1}),
-        "answer to a prompt of .* tokens; got one to 3",
-        "logprob_token_ids",
-    ),
-    "prompts cut, as counted": Kind(
-        having(usage={"prompt_tokens": 16, "completion_tokens": 1}),
-        way="top_k",
-        note="counts 16 tokens in each of 4 prompts",
-    ),
-    "a template": Kind(asked_otherwise("<|user|>\n{}".format), SENT),
-    "small letters": Kind(asked_otherwise(str.lower), SENT),
-    "no line ends": Kind(asked_otherwise(lambda prompt: prompt.replace("\n", "")), SENT),
+    "prompts cut, ids": Kind(counting(3), "tokens; got one to 3", "logprob_token_ids"),
+    "prompts cut, as counted": Kind(counting(16), RIGHT, "top_k", "16 tokens in each of 4 prompts"),
     "another prompt's answer": Kind(asked_otherwise(of_a_book), SENT),
-    "another prompt's answer, vLLM": Kind(asked_otherwise(of_a_book), SENT, "prompt_logprobs"),
-    "one answer to all": Kind(of_first(), f"{SENT}|ends with the label"),
     "one answer to all, top-k": Kind(of_first(), "the same one to 4", "top_k"),
-    "one answer to all, chat": Kind(of_first(), "the same one to 4", "chat"),
     "one answer to all, ids": Kind(of_first(), "got an answer without token_id|same one", "score"),
 }
 
@@ -375,7 +290,6 @@ WRITINGS = {
     "JSON": lambda key: key.replace("/", "\\/"),
     "unicode escapes": unicode_escapes,
     "escapes in escapes": lambda key: unicode_escapes(key).replace("\\", "\\\\"),
-    "percent": lambda key: quote(key, safe=""),
     "percent, all letters": lambda key: "".join(f"%{ord(letter):02x}" for letter in key),
     "HTML": lambda key: "".join(f"&#{ord(letter)};" for letter in key),
     "C": lambda key: "".join(f"\\x{ord(letter):02x}" for letter in key),
@@ -387,14 +301,11 @@ WRITINGS = {
     "hex of capitals": lambda key: key.encode().hex(":").upper(),
     "with spaces": " ".join,
     "backwards": lambda key: key[::-1],
-    "HTML page": html.escape,
     "decimal codes": lambda key: " ".join(str(ord(letter)) for letter in key),
     "HTML's codes, escaped": lambda key: "".join(f"&amp;#{ord(letter)};" for letter in key),
     "first letters": lambda key: f"{key[:20]}...",
     "base32": lambda key: base64.b32encode(f"xyz{key}".encode()).decode(),
     "base64 twice": lambda key: base64_of("")(base64_of("x")(key)),
-    "base64 of hex": lambda key: base64_of("xx")(key.encode().hex()),
-    "hex of base64": lambda key: base64_of("")(key).encode().hex(),
 }
 
 
@@ -443,11 +354,7 @@ def wanted(way, tokenizer):
         return want_first(TEXTS)
     if way in ("echo", "prompt_logprobs"):
         return want(TEXTS, LABELS)
-    encoded = encode(tokenizer.tokenizer, TEXTS, LABELS_OF[way], tokenizer.bos)
-    rows = []
-    for prompt, labels in zip(*encoded, strict=True):
-        rows.append([nats(str(prompt), token_of(ids[0])) - 1 for ids in labels])
-    return np.array(rows)
+    return want_ids(tokenizer, TEXTS)
 
 
 WORDS_WAYS = ("top_k", "chat", "logprob_token_ids", "score")
@@ -465,9 +372,7 @@ def ask(server, way, path, tokenizer, timeout=60.0, texts=TEXTS):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_harmful_server_gets_no_wrong_number_and_leaves_no_key(
-    name, tokenizer, tmp_path, caplog, capfd
-):
+def test_no_wrong_number_is_taken_and_no_key_is_left(name, tokenizer, tmp_path, caplog, capfd):
     kind, path = KINDS[name], tmp_path / "answers.sqlite"
     right = wanted(kind.way, tokenizer)
     errors = []
@@ -483,10 +388,8 @@ def test_a_harmful_server_gets_no_wrong_number_and_leaves_no_key(
             else:
                 assert kind.expected == RIGHT, outcome
                 np.testing.assert_allclose(outcome.log_probs, right, rtol=1e-5)
-                others = [note for note in asks.notes if "labels together" not in note]
-                assert re.search(kind.note, " ".join(asks.notes)) and bool(kind.note) == bool(
-                    others
-                )
+                notes = [note for note in asks.notes if "labels together" not in note]
+                assert len(notes) == bool(kind.note) and re.search(kind.note, "".join(notes))
         # And of a server that has mended: nothing harmful was kept, or it says what to move away.
         if "move " not in str(outcome):
             server.fault = lambda *_: None
@@ -532,13 +435,12 @@ def test_a_key_in_parts_is_written_nowhere(tmp_path, caplog):
         assert not search(text) and KEY[9:] not in str(text)
 
 
-@pytest.mark.parametrize("status", [302, 307, 308])
-def test_a_redirect_takes_the_key_nowhere(status):
+def test_a_redirect_takes_the_key_nowhere():
     with running() as elsewhere:
         location = {"location": f"{elsewhere.address}/completions"}
-        with running(always("", status, location)) as server:
+        with running(always("", 307, location)) as server:
             outcome, _ = ask(server, "echo", None, None)
-        assert f"status {status}" in str(outcome) and not elsewhere.asked
+        assert "status 307" in str(outcome) and not elsewhere.asked
 
 
 def test_the_search_finds_what_it_looks_for(tmp_path):
