@@ -88,8 +88,9 @@ def from_columns(
     vectors = vectors._replace(notes=(*vectors.notes, *gold_notes))
     imported = label_rows(where, vectors, columns, reading, score_names)
     if vector_name is None and not named and imported.labels is not None:
-        gold = imported.labels
-        refuse_unnamed(where, columns[reading.gold], gold, names)
+        # A label that a server left out of some rows may be right in none of them.
+        is_whole = np.isfinite(vectors.scores).all(axis=0)
+        refuse_unnamed(where, columns[reading.gold], imported.labels, names, is_whole)
     return replace(imported, about={"task": reading.task or task})
 
 
@@ -182,9 +183,11 @@ def label_rows(
     )
 
 
-def refuse_unnamed(where: str, column: Column, gold: np.ndarray, names: Names) -> None:
-    """Raises an error if gold labels are names, and some columns of scores are right in no row."""
-    is_named = np.isin(np.arange(len(names)), gold)
+def refuse_unnamed(
+    where: str, column: Column, gold: np.ndarray, names: Names, is_whole: np.ndarray
+) -> None:
+    """Raises an error if gold labels are names, and a whole column of scores is right in no row."""
+    is_named = np.isin(np.arange(len(names)), gold) | ~is_whole
     texts = set(map(cells.text_of, column)) - {"", "-1"}
     has_rows = (gold >= 0).sum() >= MIN_ROWS_TO_WARN * len(names)
     if is_named.all() or is_named.sum() < 2 or not has_rows or all(map(str.isdecimal, texts)):

@@ -49,6 +49,7 @@ ANSWERS: dict[str, Sequence[float]] = {
     "losses as logits": accuracies(-SCORES),
     "probabilities as logits": accuracies(PROBS),
     "three contexts": 3 * accuracies(SCORES),
+    "third label": accuracies(THREE),
     "third right once": accuracies(THREE, np.array([2, *RIGHT[1:]])),
 }
 """Name -> accuracies in % before and after BC of each context."""
@@ -155,6 +156,7 @@ FILES: dict[str, str | bytes] = {
     "one_above.csv": table(rows(ONE_ABOVE, ("logprob_no", "logprob_yes"))),
     "missing.csv": table(rows(MISSING)),
     "floor.csv": table(rows(np.nan_to_num(MISSING, nan=-1000.0))),
+    "third.csv": table(rows(THREE, (*NAMES, "extra"))),
     "rare.csv": table(rows(np.insert(SCORES, 2, MAYBE, axis=1), (*NAMES, "maybe"))),
     "greedy.csv": table(rows(GREEDY)),
     "whole.csv": table(rows(votes=[i % 7 for i in range(40)])),

@@ -95,7 +95,7 @@ def test_long_cells_are_read(tmp_path):
         ("c,-3.5,", "c,-3.5,-0.5,", "line 4: expected 5 cells"),
         ("c,-3.5", "c,-3.5.1", "'no', row 2 (counted from 0): expected a number; got '-3.5.1'"),
         ("c,-3.5", "c,1_0", "got '1_0'"),
-        ("c,-3.5", 'c,"-3.5', "line 4: no CSV"),
+        ("c,-3.5", 'c,"-3.5', "line 4: not CSV"),
         ("c,-3.5", "c,", "row 2 has nan as the score of 'no'"),
         ("c,-3.5", "c,-inf", "row 2 has -inf as the score of 'no'"),
         ("c,-3.5", "c,-9999.0", "row 2 has -9999 as the score of 'no'"),
