@@ -22,13 +22,14 @@ MAX_SHOWN = 12
 def judge(args: Namespace) -> None:
     """Prints the judge's position bias, and each candidate's win rates before and after."""
     judgments = read_judgments([Path(path) for path in args.files])
+    summaries.say_notes(judgments.notes)
     pairs = judging.swap_pairs(judgments)
     if args.dry_run:
         _show_read(judgments, pairs)
         return
     # Computed first, so that an error precedes all output.
     found = rates(judgments, pairs)
-    for sentence in sentences(judgments, pairs):
+    for sentence in sentences(judgments, pairs) + turned_comparisons(judgments, found):
         summaries.print_filled(sentence)
     cells: Cells = [[*found[0]], *([*map(_printed, row.values())] for row in found)]
     note = (
@@ -53,6 +54,7 @@ def _show_read(judgments: Judgments, pairs: judging.SwapPairs) -> None:
         "questions": len(np.unique(judgments.question)),
         "pairs with the candidate first": int(judgments.is_first.sum()),
         "pairs in both orders": len(pairs.rows),
+        "ties": int(judgments.is_tie.sum()),
         "pairs without a score": int(np.isnan(judgments.margins).sum()),
         "pairs with people's answer": int((judgments.human >= 0).sum()),
     }  # fmt: skip
@@ -66,47 +68,25 @@ def _show_read(judgments: Judgments, pairs: judging.SwapPairs) -> None:
 
 def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
     """Describes the position bias, the pairs that it flips, and the value of a swapped pair."""
-    margins = judgments.margins
-    preference, error = judging.position_preference(judgments)
-    own = judging.place_preference(judgments, by_candidate=True)
-    # Candidates with a bias of the same sign.
-    agreeing = len(np.unique(own.group[np.sign(own.nats) == np.sign(preference)]))
-    preferred_place = "first" if preference > 0 else "second"
-    unknown = int(np.isnan(margins).sum())
-    if not np.isfinite(error):
-        expected = "scored pairs of two or more questions"
-        questions = len(np.unique(judgments.question[~np.isnan(margins)]))
-        remedy = "judge more questions, each in a random order, or in both orders"
-        raise InputError.at("judge", expected, questions, remedy)
-    scored = margins[~np.isnan(margins)]
-    sizes = np.abs(scored[scored != 0])  # without ties
-    lines = [
-        f"The judge prefers the answer shown {preferred_place} by {abs(preference):.2f} ± "
-        f"{error:.2f} nats, a factor of {np.exp(abs(preference)):.1f} (mean and standard error of "
-        f"{len(margins) - unknown:,} pairs; {agreeing} of {len(judgments.names)} candidates agree)."
-    ]
-    if len(sizes) > 2 and np.ptp(sizes) < 1e-6:
-        n = len(scored) - len(sizes)
-        ties = f" ({n:,} ties count as half)" if n else ""
-        wins = 50 * (1 + np.sign(scored).mean())
-        lines = [
-            f"All {len(sizes):,} scores have the same size: they are verdicts without strengths. "
-            f"The answer shown first wins {wins:.1f} % of the pairs{ties}; a preference in nats, "
-            "and win rates corrected by it, need log-odds or probabilities."
-        ]
+    margins, lines = judgments.margins, list[str]()
+    for number, name in enumerate(judgments.judges):
+        of_judge = np.where(judgments.judge == number, margins, np.nan)
+        lines.append(_preference(judgments._replace(margins=of_judge), f" ({name})" * bool(name)))
     rows = zip(judgments.candidate, judgments.question, judgments.is_first, strict=True)
     if repeated := len(margins) - len(set(rows)):
         lines.append(
             f"{repeated:,} pairs repeat the same candidate, question and order: do two candidates "
             "have the same name?"
         )
-    if unknown:
+    if unknown := int(np.isnan(margins).sum()):
         lines.append(f"{unknown:,} pairs have no score and are left out.")
+    if ties := int(judgments.is_tie.sum()):
+        lines.append(f"{ties:,} pairs are ties: the judge prefers neither answer.")
     if len(pairs.rows):
         lines.append(
             f"In {len(pairs.rows):,} pairs in both orders, {100 * pairs.is_flipped.mean():.1f} % "
-            "change the preferred answer with the order. Their mean over both orders needs no "
-            "correction."
+            f"change the preferred answer with the order, and {100 * pairs.is_tied.mean():.1f} % "
+            "have a tie in one order. Their mean over both orders needs no correction."
         )
     if len(pairs.rows) > 1:
         with suppress(InputError):  # raised if the orders are not random
@@ -126,6 +106,59 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
             "correct those that are mistakes."
         )
     return lines
+
+
+def _preference(judgments: Judgments, name: str) -> str:
+    """Describes the position bias of the judge of all scored pairs; `name` follows "The judge"."""
+    preference, error = judging.position_preference(judgments)
+    own = judging.place_preference(judgments, by_candidate=True)
+    is_scored = ~np.isnan(judgments.margins)
+    scored = judgments.margins[is_scored]
+    if not np.isfinite(error):
+        expected = "scored pairs of two or more questions"
+        questions = len(np.unique(judgments.question[is_scored]))
+        remedy = "judge more questions, each in a random order, or in both orders"
+        raise InputError.at(f"judge{name}", expected, questions, remedy)
+    if judging.are_verdicts(scored):
+        n = int((scored == 0).sum())
+        ties = f" ({n:,} ties count as half)" if n else ""
+        return (
+            f"All {len(scored) - n:,} scores{name} have the same size: they are verdicts without "
+            f"strengths. The answer shown first wins {50 * (1 + np.sign(scored).mean()):.1f} % of "
+            f"the pairs{ties}; a preference in nats, and win rates corrected by it, need log-odds "
+            "or probabilities."
+        )
+    # Candidates with a bias of the same sign.
+    agreeing = len(np.unique(own.group[is_scored & (np.sign(own.nats) == np.sign(preference))]))
+    return (
+        f"The judge{name} prefers the answer shown {'first' if preference > 0 else 'second'} by "
+        f"{abs(preference):.2f} ± {error:.2f} nats, a factor of {np.exp(abs(preference)):.1f} "
+        f"(mean and standard error of {len(scored):,} pairs; {agreeing} of "
+        f"{len(np.unique(own.group[is_scored]))} candidates agree)."
+    )
+
+
+def turned_comparisons(judgments: Judgments, found: Sequence[Mapping[str, object]]) -> list[str]:
+    """Describes the two candidates of one judge whose order the shared correction turns most."""
+    if len(found) < 3 or "pooled" not in found[0]:
+        return []
+    columns = [[row["as judged"], row["pooled"]] for row in found[1:]]
+    rates = 100 * np.array(columns, float)[..., 0]  # [candidates, 2]
+    judge_of = dict(
+        zip(judgments.candidate, judgments.judge + 0 * judgments.candidate, strict=True)
+    )
+    judge = np.array([judge_of[candidate] for candidate in range(len(rates))])
+    gaps = rates[:, None] - rates  # [candidates, candidates, 2]
+    turned = np.nan_to_num(-gaps.prod(axis=-1)) * (judge[:, None] == judge)
+    if turned.max() <= 0:
+        return []
+    one, other = np.unravel_index(turned.argmax(), turned.shape)
+    names, (before, after) = judgments.names, zip(rates[one], rates[other], strict=True)
+    return [
+        f"The shared correction (pooled) changes the winner in {(turned > 0).sum() // 2:,} comparisons of "
+        f"two candidates, such as {names[one]!r} with {names[other]!r}: {before[0]:.1f} to "
+        f"{before[1]:.1f} % as judged, {after[0]:.1f} to {after[1]:.1f} % after it."
+    ]
 
 
 def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, object]]:
