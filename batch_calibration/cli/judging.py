@@ -80,8 +80,6 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
         )
     if unknown := int(np.isnan(margins).sum()):
         lines.append(f"{unknown:,} pairs have no score and are left out.")
-    if ties := int(judgments.is_tie.sum()):
-        lines.append(f"{ties:,} pairs are ties: the judge prefers neither answer.")
     if len(pairs.rows):
         lines.append(
             f"In {len(pairs.rows):,} pairs in both orders, {100 * pairs.is_flipped.mean():.1f} % "
@@ -119,8 +117,8 @@ def _preference(judgments: Judgments, name: str) -> str:
         questions = len(np.unique(judgments.question[is_scored]))
         remedy = "judge more questions, each in a random order, or in both orders"
         raise InputError.at(f"judge{name}", expected, questions, remedy)
+    n = int(((judgments.margins == 0) | (judgments.is_tie & is_scored)).sum())
     if judging.are_verdicts(scored):
-        n = int((scored == 0).sum())
         ties = f" ({n:,} ties count as half)" if n else ""
         return (
             f"All {len(scored) - n:,} scores{name} have the same size: they are verdicts without "
@@ -128,36 +126,34 @@ def _preference(judgments: Judgments, name: str) -> str:
             f"the pairs{ties}; a preference in nats, and win rates corrected by it, need log-odds "
             "or probabilities."
         )
+    ties = f", {n:,} ties among them" if n else ""
     # Candidates with a bias of the same sign.
     agreeing = len(np.unique(own.group[is_scored & (np.sign(own.nats) == np.sign(preference))]))
     return (
         f"The judge{name} prefers the answer shown {'first' if preference > 0 else 'second'} by "
         f"{abs(preference):.2f} ± {error:.2f} nats, a factor of {np.exp(abs(preference)):.1f} "
-        f"(mean and standard error of {len(scored):,} pairs; {agreeing} of "
+        f"(mean and standard error of {len(scored):,} pairs{ties}; {agreeing} of "
         f"{len(np.unique(own.group[is_scored]))} candidates agree)."
     )
 
 
 def turned_comparisons(judgments: Judgments, found: Sequence[Mapping[str, object]]) -> list[str]:
-    """Describes the two candidates of one judge whose order the shared correction turns most."""
+    """Describes the two candidates of one judge that the shared correction changes most."""
     if len(found) < 3 or "pooled" not in found[0]:
         return []
-    columns = [[row["as judged"], row["pooled"]] for row in found[1:]]
-    rates = 100 * np.array(columns, float)[..., 0]  # [candidates, 2]
-    judge_of = dict(
-        zip(judgments.candidate, judgments.judge + 0 * judgments.candidate, strict=True)
-    )
-    judge = np.array([judge_of[candidate] for candidate in range(len(rates))])
+    cells = [[row["as judged"], row["pooled"]] for row in found[1:]]
+    rates = 100 * np.array(cells, float)[..., 0]  # [candidates, 2]
+    judge = judgments.judge[np.unique(judgments.candidate, return_index=True)[1]]
     gaps = rates[:, None] - rates  # [candidates, candidates, 2]
-    turned = np.nan_to_num(-gaps.prod(axis=-1)) * (judge[:, None] == judge)
-    if turned.max() <= 0:
+    turned = np.where(judge[:, None] == judge, np.fmin(-gaps.prod(axis=-1), np.inf), 0.0)
+    if not (turned > 0).any():
         return []
-    one, other = np.unravel_index(turned.argmax(), turned.shape)
-    names, (before, after) = judgments.names, zip(rates[one], rates[other], strict=True)
+    one, other = np.unravel_index(np.nanargmax(turned), turned.shape)
+    names, (was, other_was), (now, other_now) = judgments.names, *rates[[one, other]].T
     return [
-        f"The shared correction (pooled) changes the winner in {(turned > 0).sum() // 2:,} comparisons of "
-        f"two candidates, such as {names[one]!r} with {names[other]!r}: {before[0]:.1f} to "
-        f"{before[1]:.1f} % as judged, {after[0]:.1f} to {after[1]:.1f} % after it."
+        f"The shared correction (pooled) turns {(turned > 0).sum() // 2:,} comparisons of two "
+        f"candidates, such as {names[one]!r} and {names[other]!r}: {was:.1f} and {other_was:.1f} % "
+        f"as judged, {now:.1f} and {other_now:.1f} % after it."
     ]
 
 

@@ -219,7 +219,7 @@ def swap_pairs(judgments: Judgments) -> SwapPairs:
     rows = np.array([(first_row[key], second_row[key]) for key in pair_keys], int).reshape(-1, 2)
     shown_first, shown_second = judgments.margins[rows[:, 0]], -judgments.margins[rows[:, 1]]
     verdicts = np.where(judgments.is_tie, 0.0, np.sign(judgments.margins))
-    both = verdicts[rows]
+    both = verdicts[rows]  # [p, 2]
     is_tied = (both == 0).sum(axis=1) == 1
     # The verdicts are on positions: equal verdicts prefer different answers.
     is_flipped = both.prod(axis=1) > 0
@@ -318,28 +318,26 @@ ONE_SIGN = 0.99
 ROUNDING = 0.02  # error of a sum of rounded probabilities
 MAX_APART = 0.1  # difference between two columns' probabilities that rounding does not explain
 MAX_NAMED = 8  # columns that a note names
-KINDS = {
-    "log_odds_first": ("log-odds of both signs", -np.inf), "preference": ("numbers from 1 to 2", 1),
-    "p_first": ("probabilities from 0 to 1", 0), "p_candidate": ("probabilities from 0 to 1", 0),
-}  # fmt: skip
-"""Kinds of scores, and the least score."""
+KINDS = {"log_odds_first": "log-odds of both signs", "preference": "numbers from 1 to 2"}
+PROBABILITIES = "probabilities from 0 to 1"
 REPLACE = (
     "replace it by p_first: for grades, 1, 0 or 0.5 if the first answer is better, worse or equal; "
-    "for log-odds x, 1 / (1 + exp(-x)); for percentages, x / 100"
+    "for log-odds x, 1 / (1 + exp(-x)); for percentages, x / 100; for log-probabilities, exp(x)"
 )
 
 
 class _Table(dict[str, list[Json]]):
-    """The cells of each column in all files; `wheres` locates rows, `read` names columns in use."""
+    """The columns of all files; knows where each row is, which columns were read, and notes."""
 
     def __init__(self, paths: Sequence[Path]):
-        rows = [row for path in paths for row in _read(path)]
-        if not rows:
+        found = [(path, row) for path in paths for row in enumerate(_read(path), 1)]
+        if not found:
             remedy = "give a file with a row for each pair"
             raise InputError.at(paths[0], "judged pairs", "none", remedy)
-        names = dict.fromkeys(chain.from_iterable(row for _, row in rows))
-        super().__init__({name: [row.get(name) for _, row in rows] for name in names})
-        self.wheres, self.read = [where for where, _ in rows], set[str]()
+        self.wheres = [f"{path}, row {number}" for path, (number, _) in found]
+        for name in dict.fromkeys(chain.from_iterable(row for _, (_, row) in found)):
+            self[name] = [row.get(name) for _, (_, row) in found]
+        self.read, self.notes = set[str](), list[str]()
 
     def take(self, *names: str) -> list[Json]:
         """Returns the first filled cell of each row in some columns, which are then read."""
@@ -347,6 +345,11 @@ class _Table(dict[str, list[Json]]):
         columns = [self[name] for name in names if name in self]
         rows = zip([None] * len(self.wheres), *columns, strict=True)
         return [next((cell for cell in row if cell not in (None, "")), None) for row in rows]
+
+    def texts(self, default: Sequence[str], *names: str) -> list[str]:
+        """Returns the first filled cell of each row in some columns, or the row's default."""
+        pairs = zip(self.take(*names), default, strict=True)
+        return [text if cell is None else str(cell) for cell, text in pairs]
 
     def unread(self) -> dict[str, list[Json]]:
         """Returns the columns that nothing has read so far."""
@@ -378,37 +381,38 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
         InputError: a file that is not a table or lacks a column; a cell that is not a number;
             scores that are no log-odds or probabilities, or contradict each other; weights.
     """
-    table, human, notes = _Table(paths), list[int](), list[str]()
+    table, human = _Table(paths), list[int]()
     is_first = _candidate_first(table)
-    margins, is_tie = _scores(table, is_first, notes)
+    margins, is_tie = _scores(table, is_first)
     for where, cell, shown_first in zip(table.wheres, table.take("human"), is_first, strict=True):
         text = str(cell).strip().lower()
-        is_known = cell is not None and text not in TIES
-        preferred = is_known and _flag(cell, where, "human")
+        if cell is None or text in TIES:
+            human.append(-1)
+            continue
+        preferred = _flag(cell, where, "human")
         # The order decides whether a position holds the candidate's or the reference's answer.
-        prefers_candidate = preferred == shown_first if text in PLACES else preferred
-        human.append(int(prefers_candidate) if is_known else -1)
+        human.append(int(preferred == shown_first if text in PLACES else preferred))
     for name in table.keys() & set(WEIGHTS):
         weights, _ = numbers_of(table.take(name))
         if len(set(weights[~np.isnan(weights)])) > 1:
             got, remedy = shown(table[name]), "remove the column: each pair then counts once"
             raise InputError.at(f"{table.wheres[0]}: {name}", "equal weights", got, remedy)
-    names = [str(name or "candidate") for name in table.take("candidate", "generator_2")]
-    cells = table.take("question", "id", "instruction")
-    questions = [f"row {row}" if cell is None else str(cell) for row, cell in enumerate(cells)]
-    judges = [""] * len(names)
+    rows = range(len(margins))
+    names = table.texts(["candidate" for _ in rows], "candidate", "generator_2")
+    questions = table.texts([f"row {row}" for row in rows], "question", "id", "instruction")
+    judges = ["" for _ in rows]
     for column in _judge_columns(table, names, questions, is_first):
-        notes.append(f"Each value of {column!r} is read as a judge with its own preference.")
-        cells = table.take(column)
-        judges = [f"{judge} {column} {cell}" for judge, cell in zip(judges, cells, strict=True)]
+        table.notes.append(f"Each value of {column!r} is read as a judge with its own preference.")
+        pairs = zip(judges, table.take(column), strict=True)
+        judges = [f"{judge} {column} {cell}" for judge, cell in pairs]
     groups = [f"{name},{judge}".strip(",") for name, judge in zip(names, judges, strict=True)]
     if unread := [*map(repr, table.unread())]:
         more = f" and {len(unread) - MAX_NAMED:,} more" if len(unread) > MAX_NAMED else ""
-        notes.append(f"Columns that are not read: {', '.join(unread[:MAX_NAMED])}{more}.")
+        table.notes.append(f"Columns that are not read: {', '.join(unread[:MAX_NAMED])}{more}.")
     indexed = [np.unique(texts, return_inverse=True) for texts in (groups, questions, judges)]
     (known, candidate), (_, question), (labels, judge) = indexed
     names, labels = (tuple(map(str.strip, texts.tolist())) for texts in (known, labels))
-    read = np.array(human), names, is_tie, judge, labels, tuple(notes)
+    read = np.array(human), names, is_tie, judge, labels, tuple(table.notes)
     return Judgments(margins, is_first, candidate, question, *read)
 
 
@@ -416,7 +420,8 @@ def _candidate_first(table: _Table) -> np.ndarray:
     """Checks for each row whether the candidate, alpaca_eval's second output, was shown first."""
     names = ["candidate_first", "is_switched_outputs"]
     for name, cells in table.items():
-        if {*map(_letters, cells)} in ORDERS:
+        texts = set(map(str, cells))
+        if len(texts) == 2 and set(map(_letters, texts)) in ORDERS:
             names.append(name)
     is_first = []
     for row, (where, cell) in enumerate(zip(table.wheres, table.take(*names), strict=True)):
@@ -428,22 +433,24 @@ def _candidate_first(table: _Table) -> np.ndarray:
     return np.array(is_first)
 
 
-def _scores(table: _Table, is_first: np.ndarray, notes: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _scores(table: _Table, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the log-odds of the first answer [n], and whether the judge calls a tie [n]."""
     names = [name for name in SCORES if name in table]
     if not names:
-        return _from_log_probs(table, is_first, notes)
-    margins, is_tie = np.full(len(is_first), np.nan), np.zeros(len(is_first), bool)
-    for name in names:
+        return _from_log_probs(table, is_first)
+    margins, is_tie = _margins(table, names[0], is_first)
+    for name in names[1:]:
+        numbers, bad_rows = numbers_of(table[name])
+        if bad_rows or _are_outside(name, numbers):
+            continue  # the column is not read
         found, tie = _margins(table, name, is_first)
         is_apart = np.abs(expit(found) - expit(margins)) > MAX_APART  # False if one is unknown
         if are_verdicts(found) or are_verdicts(margins):
             is_apart &= found * margins < 0  # verdicts have no strengths to compare
         for row in np.flatnonzero(is_apart)[:1]:
-            where = f"{table.wheres[row]}: {name}"
+            where, got = f"{table.wheres[row]}: {name}", f"{found[row]:.2f}"
             expected = f"the log-odds of {names[0]}, {margins[row]:.2f} nats"
-            got, remedy = f"{found[row]:.2f}", "remove the column that is wrong"
-            raise InputError.at(where, expected, got, remedy)
+            raise InputError.at(where, expected, got, "remove the column that is wrong")
         margins, is_tie = np.where(np.isnan(margins), found, margins), is_tie | tie
     if np.isnan(margins).all():
         where, expected = table.wheres[0].rpartition(",")[0], f"scores in {' or '.join(names)}"
@@ -461,21 +468,20 @@ def are_verdicts(margins: np.ndarray) -> bool:
     return len(sizes) > 2 and bool(np.ptp(sizes) < 1e-6)
 
 
-def _from_log_probs(
-    table: _Table, is_first: np.ndarray, notes: list[str]
-) -> tuple[np.ndarray, np.ndarray]:
+def _from_log_probs(table: _Table, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the log-odds of the first answer [n] from two log-probabilities, and ties [n]."""
-    read = {name: numbers_of(cells) for name, cells in table.unread().items()}
-    negative = [
-        name for name, (numbers, bad) in read.items() if not bad and np.nanmax(numbers) <= 0
-    ]
+    negative = []
+    for name, cells in table.unread().items():
+        numbers, bad_rows = numbers_of(cells)
+        if not bad_rows and (numbers <= 0).any() and not (numbers > 0).any():
+            negative.append(name)
     for pair in permutations(negative, 2):
         options = tuple(name.lower() for name in short_names(pair))
         if options in OPTIONS:
             margins = np.subtract(*map(table.numbers, pair))
             is_place = options != ("candidate", "reference")
             answer = "the answer shown first" if is_place else "the candidate's answer"
-            notes.append(f"{pair[0]!r} is read as the log-probability of {answer}.")
+            table.notes.append(f"{pair[0]!r} is read as the log-probability of {answer}.")
             return np.where(is_first | is_place, margins, -margins), margins == 0
     expected = f"one of {', '.join(SCORES)}, or log-probabilities in logprob_A and logprob_B"
     raise InputError.at(table.wheres[0], expected, shown([*table]), "rename a column")
@@ -505,25 +511,30 @@ def _margins(table: _Table, name: str, is_first: np.ndarray) -> tuple[np.ndarray
     return np.where(is_first | (name == "p_first"), log_odds, -log_odds), is_tie
 
 
+def _are_outside(name: str, numbers: np.ndarray) -> bool:
+    """Checks whether numbers cannot be probabilities, or alpaca_eval's preferences."""
+    low = int(name == "preference")
+    return bool(((numbers < low) | (numbers > low + 1)).any())
+
+
 def _refuse_other_numbers(name: str, numbers: np.ndarray, is_first: np.ndarray, where: str) -> None:
     """Raises an error if a column's numbers are not of the kind that its name says."""
     is_known = ~np.isnan(numbers)
     known, of_orders = numbers[is_known], np.bincount(is_first[is_known], minlength=2)
-    least, most = min(known, default=np.nan), max(known, default=np.nan)
-    expected, low = KINDS[name]
-    is_other = bool(least < low or most > low + 1)
+    is_other, is_positive = _are_outside(name, numbers), known >= 0
     if name == "log_odds_first":
-        is_whole = least >= 0 and (known % 1 == 0).all()
-        is_other = len(known) >= LEAST_ROWS and (is_whole or 0 <= least <= most <= 1)
-        share = max((known >= 0).sum(), (known <= 0).sum()) / max(len(known), 1)
-        is_other |= min(of_orders) >= LEAST_ROWS and share >= ONE_SIGN
+        is_whole, are_probs = (known % 1 == 0).all(), (known <= 1).all()
+        is_other = len(known) >= LEAST_ROWS and is_positive.all() and bool(is_whole or are_probs)
+        sign_share = max(is_positive.sum(), (known <= 0).sum()) / max(len(known), 1)
+        is_other |= min(of_orders) >= LEAST_ROWS and sign_share >= ONE_SIGN
     if is_other:
         remedy = REPLACE
-        if 0 <= least <= most <= 1:
-            remedy = f"rename the column {'p_candidate' if low == 1 else 'p_first'}"
-        elif least < 0 < most and low >= 0:
+        if is_positive.all() and known.max() <= 1:
+            remedy = f"rename the column {'p_candidate' if name == 'preference' else 'p_first'}"
+        elif name != "log_odds_first" and known.min() < 0 < known.max():
             remedy = "rename log-odds log_odds_first"
-        raise InputError.at(where, expected, f"{least:g} to {most:g}", remedy)
+        got = f"{known.min():g} to {known.max():g}"
+        raise InputError.at(where, KINDS.get(name, PROBABILITIES), got, remedy)
 
 
 def _judge_columns(
@@ -541,11 +552,12 @@ def _judge_columns(
     for name, cells in sorted(table.unread().items(), key=lambda item: item[0] not in JUDGES):
         texts = [*map(str, cells)]
         values = count(texts)
+        if not 1 < values <= rows / LEAST_PER_JUDGE:
+            continue
         is_candidate = values == count(candidates) == count(candidates, texts)
-        is_judge = name in JUDGES and values <= rows / LEAST_PER_JUDGE and not is_candidate
-        # Few pairs may lack a judge, and few may be there twice.
-        is_setting = values <= 1.5 * rows / count(*keys) and count(*keys, texts) >= 0.99 * rows
-        if values > 1 and (is_judge or is_setting):
+        # Few pairs lack a judge, and few are there twice.
+        is_setting = values * count(*keys) <= 1.5 * rows and count(*keys, texts) >= 0.99 * rows
+        if is_setting or (name in JUDGES and not is_candidate):
             found.append(name)
             keys.append(texts)
     return found
@@ -564,10 +576,9 @@ def _flag(cell: Json, where: str, name: str) -> bool:
     return text in TRUE
 
 
-def _read(path: Path) -> list[tuple[str, dict[str, Json]]]:
-    """Reads the rows of a CSV, JSON Lines or JSON file, with their places."""
-    rows = [row for _, row in json_rows(path)] if path.suffix not in (".csv", ".tsv") else []
+def _read(path: Path) -> list[dict[str, Json]]:
+    """Reads the rows of a CSV, JSON Lines or JSON file."""
     if path.suffix in (".csv", ".tsv"):
-        names, table = read_cells(path)
-        rows = [dict[str, Json](zip(names, cells, strict=True)) for cells in table]
-    return [(f"{path}, row {number}", row) for number, row in enumerate(rows, 1)]
+        names, rows = read_cells(path)
+        return [dict[str, Json](zip(names, cells, strict=True)) for cells in rows]
+    return [row for _, row in json_rows(path)]
