@@ -138,22 +138,22 @@ def _preference(judgments: Judgments, name: str) -> str:
 
 
 def turned_comparisons(judgments: Judgments, found: Sequence[Mapping[str, object]]) -> list[str]:
-    """Describes the two candidates of one judge that the shared correction changes most."""
-    if len(found) < 3 or "pooled" not in found[0]:
+    """Describes two candidates of a judge whose order the shared correction turns."""
+    if "pooled" not in found[0]:
         return []
-    cells = [[row["as judged"], row["pooled"]] for row in found[1:]]
-    rates = 100 * np.array(cells, float)[..., 0]  # [candidates, 2]
-    judge = judgments.judge[np.unique(judgments.candidate, return_index=True)[1]]
+    cells = np.array([[row["as judged"], row["pooled"]] for row in found], float)
+    rates = 100 * cells[1:, :, 0]  # [candidates, 2], without intervals and the row of all
+    judge = judgments.judge[np.unique(judgments.candidate, return_index=True)[1][: len(rates)]]
     gaps = rates[:, None] - rates  # [candidates, candidates, 2]
-    turned = np.where(judge[:, None] == judge, np.fmin(-gaps.prod(axis=-1), np.inf), 0.0)
+    turned = np.where(judge[:, None] == judge, -gaps.prod(axis=-1), 0.0)
     if not (turned > 0).any():
         return []
     one, other = np.unravel_index(np.nanargmax(turned), turned.shape)
-    names, (was, other_was), (now, other_now) = judgments.names, *rates[[one, other]].T
+    (was, now), (other_was, other_now) = rates[one], rates[other]
     return [
         f"The shared correction (pooled) turns {(turned > 0).sum() // 2:,} comparisons of two "
-        f"candidates, such as {names[one]!r} and {names[other]!r}: {was:.1f} and {other_was:.1f} % "
-        f"as judged, {now:.1f} and {other_now:.1f} % after it."
+        f"candidates, such as {judgments.names[one]!r} and {judgments.names[other]!r}: {was:.1f} "
+        f"and {other_was:.1f} % as judged, {now:.1f} and {other_now:.1f} % after it."
     ]
 
 

@@ -309,20 +309,18 @@ ORDERS = ({"ab", "ba"}, {"12", "21"})
 JUDGES = ("judge", "judge_model", "annotator", "model")
 """Names of columns that divide the judgments by judge, even if no pair has two judges."""
 WEIGHTS = ("weight", "weights", "sample_weight")
-LEAST_ROWS = 10
-"""The minimum number of log-odds that are compared with the range of other numbers."""
+LEAST_SCORES = 10
+"""The minimum number of log-odds, in each order, that are compared with other kinds of numbers."""
 LEAST_PER_JUDGE = 4
 """The minimum mean number of rows for each value of a column of `JUDGES`."""
 ONE_SIGN = 0.99
 """The share of one sign, with the candidate first and second, that no log-odds are read with."""
 ROUNDING = 0.02  # error of a sum of rounded probabilities
 MAX_APART = 0.1  # difference between two columns' probabilities that rounding does not explain
-MAX_NAMED = 8  # columns that a note names
-KINDS = {"log_odds_first": "log-odds of both signs", "preference": "numbers from 1 to 2"}
-PROBABILITIES = "probabilities from 0 to 1"
 REPLACE = (
-    "replace it by p_first: for grades, 1, 0 or 0.5 if the first answer is better, worse or equal; "
-    "for log-odds x, 1 / (1 + exp(-x)); for percentages, x / 100; for log-probabilities, exp(x)"
+    "replace it by p_first, the probability of the first answer: 1 / (1 + exp(-x)) of log-odds x, "
+    "x of probabilities, x / 100 of percentages, exp(x) of log-probabilities; of grades, 1, 0 or "
+    "0.5 if the first answer is better, worse or equal"
 )
 
 
@@ -403,17 +401,17 @@ def read_judgments(paths: Sequence[Path]) -> Judgments:
     judges = ["" for _ in rows]
     for column in _judge_columns(table, names, questions, is_first):
         table.notes.append(f"Each value of {column!r} is read as a judge with its own preference.")
-        pairs = zip(judges, table.take(column), strict=True)
-        judges = [f"{judge} {column} {cell}" for judge, cell in pairs]
-    groups = [f"{name},{judge}".strip(",") for name, judge in zip(names, judges, strict=True)]
-    if unread := [*map(repr, table.unread())]:
-        more = f" and {len(unread) - MAX_NAMED:,} more" if len(unread) > MAX_NAMED else ""
-        table.notes.append(f"Columns that are not read: {', '.join(unread[:MAX_NAMED])}{more}.")
+        cells = zip(judges, table.take(column), strict=True)
+        judges = [f"{judge} {column} {cell}".strip() for judge, cell in cells]
+    pairs = zip(names, judges, strict=True)
+    groups = [f"{name}, {judge}" if judge else name for name, judge in pairs]
+    if unread := table.unread():
+        table.notes.append(f"Columns that are not read: {shown([*unread], 200)}.")
     indexed = [np.unique(texts, return_inverse=True) for texts in (groups, questions, judges)]
     (known, candidate), (_, question), (labels, judge) = indexed
-    names, labels = (tuple(map(str.strip, texts.tolist())) for texts in (known, labels))
-    read = np.array(human), names, is_tie, judge, labels, tuple(table.notes)
-    return Judgments(margins, is_first, candidate, question, *read)
+    read = is_tie, judge, tuple(map(str, labels)), tuple(table.notes)
+    people = np.array(human)
+    return Judgments(margins, is_first, candidate, question, people, tuple(map(str, known)), *read)
 
 
 def _candidate_first(table: _Table) -> np.ndarray:
@@ -507,7 +505,7 @@ def _margins(table: _Table, name: str, is_first: np.ndarray) -> tuple[np.ndarray
     # If all judgments are 0, 1 or ties, the smallest probability is set to one in a thousand.
     smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3
     log_odds = np.subtract(*np.log(np.clip(shares[:2], smallest, 1 - smallest)))
-    is_tie = (log_odds == 0) | (tie > np.maximum(probs, against))
+    is_tie = np.isclose(log_odds, 0) | (tie > np.maximum(probs, against))
     return np.where(is_first | (name == "p_first"), log_odds, -log_odds), is_tie
 
 
@@ -519,22 +517,19 @@ def _are_outside(name: str, numbers: np.ndarray) -> bool:
 
 def _refuse_other_numbers(name: str, numbers: np.ndarray, is_first: np.ndarray, where: str) -> None:
     """Raises an error if a column's numbers are not of the kind that its name says."""
-    is_known = ~np.isnan(numbers)
-    known, of_orders = numbers[is_known], np.bincount(is_first[is_known], minlength=2)
-    is_other, is_positive = _are_outside(name, numbers), known >= 0
+    expected, is_other = "probabilities from 0 to 1", _are_outside(name, numbers)
+    known, of_order = numbers[~np.isnan(numbers)], is_first[~np.isnan(numbers)]
+    if name == "preference":
+        expected = "numbers from 1 to 2"
     if name == "log_odds_first":
-        is_whole, are_probs = (known % 1 == 0).all(), (known <= 1).all()
-        is_other = len(known) >= LEAST_ROWS and is_positive.all() and bool(is_whole or are_probs)
-        sign_share = max(is_positive.sum(), (known <= 0).sum()) / max(len(known), 1)
-        is_other |= min(of_orders) >= LEAST_ROWS and sign_share >= ONE_SIGN
+        expected = "log-odds of both signs"
+        are_grades = (known >= 0).all() and ((known % 1 == 0).all() or (known <= 1).all())
+        sign_share = max((known >= 0).sum(), (known <= 0).sum()) / max(len(known), 1)
+        least = min(of_order.sum(), (~of_order).sum())
+        is_one_sign = least >= LEAST_SCORES and sign_share >= ONE_SIGN
+        is_other = bool(is_one_sign or (are_grades and len(known) >= LEAST_SCORES))
     if is_other:
-        remedy = REPLACE
-        if is_positive.all() and known.max() <= 1:
-            remedy = f"rename the column {'p_candidate' if name == 'preference' else 'p_first'}"
-        elif name != "log_odds_first" and known.min() < 0 < known.max():
-            remedy = "rename log-odds log_odds_first"
-        got = f"{known.min():g} to {known.max():g}"
-        raise InputError.at(where, KINDS.get(name, PROBABILITIES), got, remedy)
+        raise InputError.at(where, expected, f"{known.min():g} to {known.max():g}", REPLACE)
 
 
 def _judge_columns(
@@ -542,7 +537,7 @@ def _judge_columns(
 ) -> list[str]:
     """Returns the columns that divide the judgments by judge, or by a setting of the judge.
 
-    They are named as in `JUDGES`, or each pair has one row in an order for each of their values.
+    They are named as in `JUDGES`, or pairs are repeated, once for each of a column's values.
     """
     found, keys, rows = list[str](), [candidates, questions, is_first.tolist()], len(is_first)
 
@@ -556,8 +551,9 @@ def _judge_columns(
             continue
         is_candidate = values == count(candidates) == count(candidates, texts)
         # Few pairs lack a judge, and few are there twice.
-        is_setting = values * count(*keys) <= 1.5 * rows and count(*keys, texts) >= 0.99 * rows
-        if is_setting or (name in JUDGES and not is_candidate):
+        is_crossed = values * count(*keys[:2]) <= 1.5 * count(*keys[:2], texts)
+        is_apart = count(*keys) < 0.9 * rows and count(*keys, texts) >= 0.99 * rows
+        if (is_crossed and is_apart) or (name in JUDGES and not is_candidate):
             found.append(name)
             keys.append(texts)
     return found
