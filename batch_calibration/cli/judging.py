@@ -50,7 +50,8 @@ def _show_read(judgments: Judgments, pairs: judging.SwapPairs) -> None:
     name, margin = judgments.names[judgments.candidate[0]], judgments.margins[0]
     place = "first" if judgments.is_first[0] else "second"
     counts = {
-        "pairs": len(judgments.margins), "candidates": len(judgments.names),
+        "pairs": len(judgments.margins),
+        "candidates" + " by judge" * (len(judgments.judges) > 1): len(judgments.names),
         "questions": len(np.unique(judgments.question)),
         "pairs with the candidate first": int(judgments.is_first.sum()),
         "pairs in both orders": len(pairs.rows),
@@ -71,7 +72,9 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
     margins, lines = judgments.margins, list[str]()
     for number, name in enumerate(judgments.judges):
         of_judge = np.where(judgments.judge == number, margins, np.nan)
-        lines.append(_preference(judgments._replace(margins=of_judge), f" ({name})" * bool(name)))
+        if not name or not np.isnan(of_judge).all():
+            title = f" ({name})" if name else ""
+            lines.append(_preference(judgments._replace(margins=of_judge), title))
     rows = zip(judgments.candidate, judgments.question, judgments.is_first, strict=True)
     if repeated := len(margins) - len(set(rows)):
         lines.append(
@@ -142,18 +145,18 @@ def turned_comparisons(judgments: Judgments, found: Sequence[Mapping[str, object
     if "pooled" not in found[0]:
         return []
     cells = np.array([[row["as judged"], row["pooled"]] for row in found], float)
-    rates = 100 * cells[1:, :, 0]  # [candidates, 2], without intervals and the row of all
-    judge = judgments.judge[np.unique(judgments.candidate, return_index=True)[1][: len(rates)]]
-    gaps = rates[:, None] - rates  # [candidates, candidates, 2]
+    percents = 100 * cells[1:, :, 0]  # [candidates, 2], without intervals and the row of all
+    judge = judgments.judge[np.unique(judgments.candidate, return_index=True)[1][: len(percents)]]
+    gaps = percents[:, None] - percents  # [candidates, candidates, 2]
     turned = np.where(judge[:, None] == judge, -gaps.prod(axis=-1), 0.0)
     if not (turned > 0).any():
         return []
-    one, other = np.unravel_index(np.nanargmax(turned), turned.shape)
-    (was, now), (other_was, other_now) = rates[one], rates[other]
+    pair = np.array(np.unravel_index(np.nanargmax(turned), turned.shape))
+    names = " and ".join(repr(judgments.names[candidate]) for candidate in pair)
+    before, after = (" and ".join(f"{rate:.1f}" for rate in column) for column in percents[pair].T)
     return [
-        f"The shared correction (pooled) turns {(turned > 0).sum() // 2:,} comparisons of two "
-        f"candidates, such as {judgments.names[one]!r} and {judgments.names[other]!r}: {was:.1f} "
-        f"and {other_was:.1f} % as judged, {now:.1f} and {other_now:.1f} % after it."
+        "The shared correction (pooled) turns the comparison of two candidates in "
+        f"{(turned > 0).sum() // 2:,} cases, such as {names}: {before} % as judged, then {after} %."
     ]
 
 

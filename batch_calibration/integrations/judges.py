@@ -298,21 +298,21 @@ SCORES = ("log_odds_first", "p_first", "p_candidate", "preference")
 the candidate's is better, or alpaca_eval's 1 to 2, 2 for the candidate."""
 OTHERS = {"p_first": ("p_second", "p_tie"), "p_candidate": ("p_reference", "p_tie")}
 """Probability that an answer is better -> probabilities of the other answer and of a tie."""
-TRUE = ("true", "1", "yes", "candidate", "first", "ab", "12")
-FALSE = ("false", "0", "no", "reference", "second", "ba", "21")
+TRUE = ("true", "1", "yes", "candidate", "first")
+FALSE = ("false", "0", "no", "reference", "second")
 TIES = ("tie", "ties", "tied")
 PLACES = ("first", "second")
 OPTIONS = (("a", "b"), ("1", "2"), PLACES, ("candidate", "reference"))
 """Names of the two answers in columns of log-probabilities."""
-ORDERS = ({"ab", "ba"}, {"12", "21"})
-"""Cells of a column that is the order of the answers."""
+ORDERS = {"ab": "true", "12": "true", "ba": "false", "21": "false"}
+"""Cells of a column of orders -> whether the candidate is first."""
 JUDGES = ("judge", "judge_model", "annotator", "model")
 """Names of columns that divide the judgments by judge, even if no pair has two judges."""
 WEIGHTS = ("weight", "weights", "sample_weight")
 LEAST_SCORES = 10
 """The minimum number of log-odds, in each order, that are compared with other kinds of numbers."""
 LEAST_PER_JUDGE = 4
-"""The minimum mean number of rows for each value of a column of `JUDGES`."""
+"""The minimum mean number of rows of a candidate and a judge."""
 ONE_SIGN = 0.99
 """The share of one sign, with the candidate first and second, that no log-odds are read with."""
 ROUNDING = 0.02  # error of a sum of rounded probabilities
@@ -419,7 +419,7 @@ def _candidate_first(table: _Table) -> np.ndarray:
     names = ["candidate_first", "is_switched_outputs"]
     for name, cells in table.items():
         texts = set(map(str, cells))
-        if len(texts) == 2 and set(map(_letters, texts)) in ORDERS:
+        if len(texts) == 2 and {*map(_order, texts)} == {"true", "false"}:
             names.append(name)
     is_first = []
     for row, (where, cell) in enumerate(zip(table.wheres, table.take(*names), strict=True)):
@@ -427,7 +427,7 @@ def _candidate_first(table: _Table) -> np.ndarray:
             # In alpaca_eval's rule, the order depends only on the instruction.
             seed = f"is_switched_outputs{table['instruction'][row]}0"
             cell = random.Random(seed).choices([False, True], k=1)[0]
-        is_first.append(_flag(cell, where, "candidate_first"))
+        is_first.append(_flag(_order(cell) or cell, where, "candidate_first"))
     return np.array(is_first)
 
 
@@ -497,9 +497,11 @@ def _margins(table: _Table, name: str, is_first: np.ndarray) -> tuple[np.ndarray
     tie = np.nan_to_num(tie)
     against = np.where(np.isnan(other), 1 - probs - tie, other)
     shares = np.array([probs, against, tie])
-    if (shares < -ROUNDING).any() or (shares.sum(axis=0) > 1 + ROUNDING).any():
+    total = probs + tie + np.nan_to_num(other)
+    if (shares < -ROUNDING).any() or (total > 1 + ROUNDING).any():
         columns = " and ".join(OTHERS[name])
-        expected, got = f"{name}, {columns} with a sum of at most 1", "other numbers"
+        expected = f"{name}, {columns} of at least 0 with a sum of at most 1"
+        got = f"a sum of {np.nanmin(total):.2f} to {np.nanmax(total):.2f}"
         raise InputError.at(where, expected, got, f"divide them by their sum, or remove {columns}")
     inside = shares[:2][(shares[:2] > 0) & (shares[:2] < 1) & (shares[:2] != 0.5)]
     # If all judgments are 0, 1 or ties, the smallest probability is set to one in a thousand.
@@ -547,7 +549,7 @@ def _judge_columns(
     for name, cells in sorted(table.unread().items(), key=lambda item: item[0] not in JUDGES):
         texts = [*map(str, cells)]
         values = count(texts)
-        if not 1 < values <= rows / LEAST_PER_JUDGE:
+        if values < 2 or count(candidates, texts) * LEAST_PER_JUDGE > rows:
             continue
         is_candidate = values == count(candidates) == count(candidates, texts)
         # Few pairs lack a judge, and few are there twice.
@@ -559,13 +561,13 @@ def _judge_columns(
     return found
 
 
-def _letters(cell: Json) -> str:
-    """Returns a cell in small letters, without spaces and signs between letters, as in A/B."""
-    return re.sub(r"[\s,;/|>_]|\b-\b", "", str(cell).lower())
+def _order(cell: Json) -> str | None:
+    """Returns whether the candidate is first by an order such as AB, "A/B" or "1, 2"."""
+    return ORDERS.get(re.sub(r"[\s,;/|>_]|\b-\b", "", str(cell).lower()))
 
 
 def _flag(cell: Json, where: str, name: str) -> bool:
-    text = _letters(cell).removesuffix(".0")
+    text = str(cell).strip().lower().removesuffix(".0")
     if text not in TRUE + FALSE:
         remedy = "write true, false, 1 or 0 in this column"
         raise InputError.at(f"{where}: {name}", "true or false", repr(cell), remedy)
