@@ -155,8 +155,8 @@ def turned_comparisons(judgments: Judgments, found: Sequence[Mapping[str, object
     names = " and ".join(repr(judgments.names[candidate]) for candidate in pair)
     before, after = (" and ".join(f"{rate:.1f}" for rate in column) for column in percents[pair].T)
     return [
-        "The shared correction (pooled) turns the comparison of two candidates in "
-        f"{(turned > 0).sum() // 2:,} cases, such as {names}: {before} % as judged, then {after} %."
+        "The shared correction (pooled) turns comparisons of two candidates, "
+        f"{(turned > 0).sum() // 2:,} in all, such as {names}: {before} % as judged, then {after} %."
     ]
 
 

@@ -317,6 +317,7 @@ ONE_SIGN = 0.99
 """The share of one sign, with the candidate first and second, that no log-odds are read with."""
 ROUNDING = 0.02  # error of a sum of rounded probabilities
 MAX_APART = 0.1  # difference between two columns' probabilities that rounding does not explain
+KINDS = {"log_odds_first": "log-odds of both signs", "preference": "numbers from 1 to 2"}
 REPLACE = (
     "replace it by p_first, the probability of the first answer: 1 / (1 + exp(-x)) of log-odds x, "
     "x of probabilities, x / 100 of percentages, exp(x) of log-probabilities; of grades, 1, 0 or "
@@ -519,12 +520,9 @@ def _are_outside(name: str, numbers: np.ndarray) -> bool:
 
 def _refuse_other_numbers(name: str, numbers: np.ndarray, is_first: np.ndarray, where: str) -> None:
     """Raises an error if a column's numbers are not of the kind that its name says."""
-    expected, is_other = "probabilities from 0 to 1", _are_outside(name, numbers)
+    expected, is_other = KINDS.get(name, "probabilities from 0 to 1"), _are_outside(name, numbers)
     known, of_order = numbers[~np.isnan(numbers)], is_first[~np.isnan(numbers)]
-    if name == "preference":
-        expected = "numbers from 1 to 2"
     if name == "log_odds_first":
-        expected = "log-odds of both signs"
         are_grades = (known >= 0).all() and ((known % 1 == 0).all() or (known <= 1).all())
         sign_share = max((known >= 0).sum(), (known <= 0).sum()) / max(len(known), 1)
         least = min(of_order.sum(), (~of_order).sum())

@@ -468,7 +468,7 @@ def test_a_shared_correction_that_turns_a_comparison_is_said(tmp_path, capsys):
     of_a, of_b = np.repeat([2.0, -2.0], [7, 3]), np.repeat([2.5, -1.5], [3, 7])
     of_a[0] = -0.1
     before = " and ".join(f"{100 * expit(part).mean():.1f}" for part in (of_a, of_b))
-    assert "turns the comparison of two candidates in 1 cases, such as 'a' and 'b'" in text
+    assert "turns comparisons of two candidates, 1 in all, such as 'a' and 'b'" in text
     assert f"'a' and 'b': {before} % as judged" in text
     rows = [{**row, "candidate": "a"} for row in rows]
     run(["judge", str(write_rows(tmp_path / "pairs.jsonl", rows))])
