@@ -156,7 +156,8 @@ def turned_comparisons(judgments: Judgments, found: Sequence[Mapping[str, object
     before, after = (" and ".join(f"{rate:.1f}" for rate in column) for column in percents[pair].T)
     return [
         "The shared correction (pooled) turns comparisons of two candidates, "
-        f"{(turned > 0).sum() // 2:,} in all, such as {names}: {before} % as judged, then {after} %."
+        f"{(turned > 0).sum() // 2:,} in all, such as {names}: {before} % as judged, "
+        f"{after} % after it."
     ]
 
 
