@@ -22,13 +22,14 @@ MAX_SHOWN = 12
 def judge(args: Namespace) -> None:
     """Prints the judge's position bias, and each candidate's win rates before and after."""
     judgments = read_judgments([Path(path) for path in args.files])
+    summaries.say_notes(judgments.notes)
     pairs = judging.swap_pairs(judgments)
     if args.dry_run:
         _show_read(judgments, pairs)
         return
     # Computed first, so that an error precedes all output.
     found = rates(judgments, pairs)
-    for sentence in sentences(judgments, pairs):
+    for sentence in sentences(judgments, pairs) + turned_comparisons(judgments, found):
         summaries.print_filled(sentence)
     cells: Cells = [[*found[0]], *([*map(_printed, row.values())] for row in found)]
     note = (
@@ -49,10 +50,12 @@ def _show_read(judgments: Judgments, pairs: judging.SwapPairs) -> None:
     name, margin = judgments.names[judgments.candidate[0]], judgments.margins[0]
     place = "first" if judgments.is_first[0] else "second"
     counts = {
-        "pairs": len(judgments.margins), "candidates": len(judgments.names),
+        "pairs": len(judgments.margins),
+        "candidates" + " by judge" * (len(judgments.judges) > 1): len(judgments.names),
         "questions": len(np.unique(judgments.question)),
         "pairs with the candidate first": int(judgments.is_first.sum()),
         "pairs in both orders": len(pairs.rows),
+        "ties": int(judgments.is_tie.sum()),
         "pairs without a score": int(np.isnan(judgments.margins).sum()),
         "pairs with people's answer": int((judgments.human >= 0).sum()),
     }  # fmt: skip
@@ -66,47 +69,25 @@ def _show_read(judgments: Judgments, pairs: judging.SwapPairs) -> None:
 
 def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
     """Describes the position bias, the pairs that it flips, and the value of a swapped pair."""
-    margins = judgments.margins
-    preference, error = judging.position_preference(judgments)
-    own = judging.place_preference(judgments, by_candidate=True)
-    # Candidates with a bias of the same sign.
-    agreeing = len(np.unique(own.group[np.sign(own.nats) == np.sign(preference)]))
-    preferred_place = "first" if preference > 0 else "second"
-    unknown = int(np.isnan(margins).sum())
-    if not np.isfinite(error):
-        expected = "scored pairs of two or more questions"
-        questions = len(np.unique(judgments.question[~np.isnan(margins)]))
-        remedy = "judge more questions, each in a random order, or in both orders"
-        raise InputError.at("judge", expected, questions, remedy)
-    scored = margins[~np.isnan(margins)]
-    sizes = np.abs(scored[scored != 0])  # without ties
-    lines = [
-        f"The judge prefers the answer shown {preferred_place} by {abs(preference):.2f} ± "
-        f"{error:.2f} nats, a factor of {np.exp(abs(preference)):.1f} (mean and standard error of "
-        f"{len(margins) - unknown:,} pairs; {agreeing} of {len(judgments.names)} candidates agree)."
-    ]
-    if len(sizes) > 2 and np.ptp(sizes) < 1e-6:
-        n = len(scored) - len(sizes)
-        ties = f" ({n:,} ties count as half)" if n else ""
-        wins = 50 * (1 + np.sign(scored).mean())
-        lines = [
-            f"All {len(sizes):,} scores have the same size: they are verdicts without strengths. "
-            f"The answer shown first wins {wins:.1f} % of the pairs{ties}; a preference in nats, "
-            "and win rates corrected by it, need log-odds or probabilities."
-        ]
+    margins, lines = judgments.margins, list[str]()
+    for number, name in enumerate(judgments.judges):
+        of_judge = np.where(judgments.judge == number, margins, np.nan)
+        if not name or not np.isnan(of_judge).all():
+            title = f" ({name})" if name else ""
+            lines.append(_preference(judgments._replace(margins=of_judge), title))
     rows = zip(judgments.candidate, judgments.question, judgments.is_first, strict=True)
     if repeated := len(margins) - len(set(rows)):
         lines.append(
             f"{repeated:,} pairs repeat the same candidate, question and order: do two candidates "
             "have the same name?"
         )
-    if unknown:
+    if unknown := int(np.isnan(margins).sum()):
         lines.append(f"{unknown:,} pairs have no score and are left out.")
     if len(pairs.rows):
         lines.append(
             f"In {len(pairs.rows):,} pairs in both orders, {100 * pairs.is_flipped.mean():.1f} % "
-            "change the preferred answer with the order. Their mean over both orders needs no "
-            "correction."
+            f"change the preferred answer with the order, and {100 * pairs.is_tied.mean():.1f} % "
+            "have a tie in one order. Their mean over both orders needs no correction."
         )
     if len(pairs.rows) > 1:
         with suppress(InputError):  # raised if the orders are not random
@@ -126,6 +107,58 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
             "correct those that are mistakes."
         )
     return lines
+
+
+def _preference(judgments: Judgments, name: str) -> str:
+    """Describes the position bias of the judge of all scored pairs; `name` follows "The judge"."""
+    preference, error = judging.position_preference(judgments)
+    own = judging.place_preference(judgments, by_candidate=True)
+    is_scored = ~np.isnan(judgments.margins)
+    scored = judgments.margins[is_scored]
+    if not np.isfinite(error):
+        expected = "scored pairs of two or more questions"
+        questions = len(np.unique(judgments.question[is_scored]))
+        remedy = "judge more questions, each in a random order, or in both orders"
+        raise InputError.at(f"judge{name}", expected, questions, remedy)
+    n = int(((judgments.margins == 0) | (judgments.is_tie & is_scored)).sum())
+    if judging.are_verdicts(scored):
+        ties = f" ({n:,} ties count as half)" if n else ""
+        return (
+            f"All {len(scored) - n:,} scores{name} have the same size: they are verdicts without "
+            f"strengths. The answer shown first wins {50 * (1 + np.sign(scored).mean()):.1f} % of "
+            f"the pairs{ties}; a preference in nats, and win rates corrected by it, need log-odds "
+            "or probabilities."
+        )
+    ties = f", {n:,} ties among them" if n else ""
+    # Candidates with a bias of the same sign.
+    agreeing = len(np.unique(own.group[is_scored & (np.sign(own.nats) == np.sign(preference))]))
+    return (
+        f"The judge{name} prefers the answer shown {'first' if preference > 0 else 'second'} by "
+        f"{abs(preference):.2f} ± {error:.2f} nats, a factor of {np.exp(abs(preference)):.1f} "
+        f"(mean and standard error of {len(scored):,} pairs{ties}; {agreeing} of "
+        f"{len(np.unique(own.group[is_scored]))} candidates agree)."
+    )
+
+
+def turned_comparisons(judgments: Judgments, found: Sequence[Mapping[str, object]]) -> list[str]:
+    """Describes two candidates of a judge whose order the shared correction turns."""
+    if "pooled" not in found[0]:
+        return []
+    cells = np.array([[row["as judged"], row["pooled"]] for row in found], float)
+    percents = 100 * cells[1:, :, 0]  # [candidates, 2], without intervals and the row of all
+    judge = judgments.judge[np.unique(judgments.candidate, return_index=True)[1][: len(percents)]]
+    gaps = percents[:, None] - percents  # [candidates, candidates, 2]
+    turned = np.where(judge[:, None] == judge, -gaps.prod(axis=-1), 0.0)
+    if not (turned > 0).any():
+        return []
+    pair = np.array(np.unravel_index(np.nanargmax(turned), turned.shape))
+    names = " and ".join(repr(judgments.names[candidate]) for candidate in pair)
+    before, after = (" and ".join(f"{rate:.1f}" for rate in column) for column in percents[pair].T)
+    return [
+        "The shared correction (pooled) turns comparisons of two candidates, "
+        f"{(turned > 0).sum() // 2:,} in all, such as {names}: {before} % as judged, "
+        f"{after} % after it."
+    ]
 
 
 def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, object]]:

@@ -6,17 +6,19 @@ positions hold the better answer equally often, as BC assumes.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
+from itertools import chain, permutations
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, ndtri, stdtrit
+from scipy.special import expit, ndtri, stdtrit
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.files.rows import json_rows
-from batch_calibration.importers.cells import number_of
+from batch_calibration.importers.cells import number_of, numbers_of, short_names
 from batch_calibration.importers.text_files import read_cells
 from batch_calibration.metrics import Estimate
 
@@ -25,15 +27,19 @@ LEAST_HUMAN = 10
 
 
 class Judgments(NamedTuple):
-    """A judge's decisions on n pairs of answers.
+    """Decisions of a judge, or of several judges, on n pairs of answers.
 
     Attributes:
         margins: [n], log-odds that the answer shown first is better, in nats; NaN if unknown.
         is_first: [n], whether the candidate's answer was shown first.
-        candidate: [n], index of the candidate in `names`.
+        candidate: [n], index in `names` of the candidate, or of a candidate and a judge.
         question: [n], index of the question.
         human: [n], 1 if people prefer the candidate, 0 if they prefer the reference, -1 if unknown.
-        names: names of the candidates.
+        names: names of the candidates, with the judge if there are several.
+        is_tie: [n], whether the judge calls the answers equally good; margins of 0 are ties, too.
+        judge: [n], index of the judge in `judges`; each judge has its own preference.
+        judges: names of the judges.
+        notes: sentences about the columns that were read and those that were not.
     """
 
     margins: np.ndarray
@@ -42,6 +48,10 @@ class Judgments(NamedTuple):
     question: np.ndarray
     human: np.ndarray
     names: tuple[str, ...]
+    is_tie: np.ndarray = np.zeros((), bool)
+    judge: np.ndarray = np.zeros((), int)
+    judges: tuple[str, ...] = ("",)
+    notes: tuple[str, ...] = ()
 
 
 class SwapPairs(NamedTuple):
@@ -49,13 +59,15 @@ class SwapPairs(NamedTuple):
 
     Attributes:
         log_odds: [p], (log-odds of the candidate shown first + shown second) / 2, in nats.
-        is_flipped: [p], whether the preferred answer depends on the order.
+        is_flipped: [p], whether each order has another preferred answer.
         rows: [p, 2], the rows of each pair with the candidate first and second.
+        is_tied: [p], whether one order has a tie and the other has a preferred answer.
     """
 
     log_odds: np.ndarray
     is_flipped: np.ndarray
     rows: np.ndarray
+    is_tied: np.ndarray
 
 
 class Preference(NamedTuple):
@@ -82,9 +94,11 @@ def place_preference(judgments: Judgments, *, by_candidate: bool = False) -> Pre
 
     Args:
         judgments: pairs in one order, drawn by a coin (fair or not), or in both orders.
-        by_candidate: makes a group of each candidate's pairs, instead of one group of all pairs.
+        by_candidate: makes a group of each candidate's pairs, instead of a group of all pairs of
+            the judge.
     """
-    group = judgments.candidate if by_candidate else np.zeros_like(judgments.candidate)
+    of_judge = np.zeros_like(judgments.candidate) + judgments.judge
+    group = judgments.candidate if by_candidate else of_judge
     is_scored = ~np.isnan(judgments.margins)
     margins = np.where(is_scored, judgments.margins, 0.0)
     place = 2 * group + judgments.is_first
@@ -111,7 +125,7 @@ def standard_error(influence: np.ndarray, question: np.ndarray) -> float:
 
 
 def position_preference(judgments: Judgments) -> tuple[float, float]:
-    """Estimates the preference for the first position in nats, and its standard error.
+    """Estimates one judge's preference for the first position in nats, and its standard error.
 
     >>> ones = np.ones(4, int)
     >>> judged = Judgments(np.array([-3.0, -2.5, 0.0, 0.5]), np.array([True, True, False, False]),
@@ -123,7 +137,7 @@ def position_preference(judgments: Judgments) -> tuple[float, float]:
     preference = place_preference(judgments)
     is_scored = ~np.isnan(judgments.margins)
     error = standard_error(preference.influence[is_scored], judgments.question[is_scored])
-    return float(preference.nats[0]), error
+    return float(preference.nats[is_scored.argmax()]), error
 
 
 def remove_preference(judgments: Judgments, *, by_candidate: bool = True) -> np.ndarray:
@@ -142,7 +156,8 @@ def remove_preference(judgments: Judgments, *, by_candidate: bool = True) -> np.
     counts = np.bincount(preference.group)
     shares = np.bincount(preference.group, judgments.is_first) / np.maximum(counts, 1)
     for group in np.flatnonzero((counts > 0) & ~((shares >= 0.25) & (shares <= 0.75))):
-        name = judgments.names[group] if by_candidate else "all candidates"
+        of_judge = f"all candidates {judgments.judges[0 if by_candidate else group]}".strip()
+        name = judgments.names[group] if by_candidate else of_judge
         expected = "the candidate first in about half of the pairs"
         got = f"first in {100 * shares[group]:.0f} %"
         remedy = "judge both orders, or draw the order by a coin: otherwise a preference for a "
@@ -203,8 +218,12 @@ def swap_pairs(judgments: Judgments) -> SwapPairs:
     pair_keys = [key for key in first_row if key in second_row]
     rows = np.array([(first_row[key], second_row[key]) for key in pair_keys], int).reshape(-1, 2)
     shown_first, shown_second = judgments.margins[rows[:, 0]], -judgments.margins[rows[:, 1]]
-    is_flipped = np.sign(shown_first) != np.sign(shown_second)
-    return SwapPairs((shown_first + shown_second) / 2, is_flipped, rows)
+    verdicts = np.where(judgments.is_tie, 0.0, np.sign(judgments.margins))
+    both = verdicts[rows]  # [p, 2]
+    is_tied = (both == 0).sum(axis=1) == 1
+    # The verdicts are on positions: equal verdicts prefer different answers.
+    is_flipped = both.prod(axis=1) > 0
+    return SwapPairs((shown_first + shown_second) / 2, is_flipped, rows, is_tied)
 
 
 def calls_per_swap(judgments: Judgments, pairs: SwapPairs) -> float:
@@ -275,108 +294,282 @@ def _independent(hits: np.ndarray, question: np.ndarray) -> float:
 # Files of judgments: tables of margins or probabilities, and alpaca_eval's annotations
 
 SCORES = ("log_odds_first", "p_first", "p_candidate", "preference")
-"""Names of score columns; a file has one of them: log-odds or probability that the first answer is
-better, probability that the candidate's is better, or alpaca_eval's 1 to 2, 2 for the candidate."""
+"""Names of score columns: log-odds or probability that the first answer is better, probability that
+the candidate's is better, or alpaca_eval's 1 to 2, 2 for the candidate."""
+OTHERS = {"p_first": ("p_second", "p_tie"), "p_candidate": ("p_reference", "p_tie")}
+"""Probability that an answer is better -> probabilities of the other answer and of a tie."""
 TRUE = ("true", "1", "yes", "candidate", "first")
 FALSE = ("false", "0", "no", "reference", "second")
+TIES = ("tie", "ties", "tied")
 PLACES = ("first", "second")
-Row = Mapping[str, Json]
+OPTIONS = (("a", "b"), ("1", "2"), PLACES, ("candidate", "reference"))
+"""Names of the two answers in columns of log-probabilities."""
+ORDERS = {"ab": "true", "12": "true", "ba": "false", "21": "false"}
+"""Cells of a column of orders -> whether the candidate is first."""
+JUDGES = ("judge", "judge_model", "annotator", "model")
+"""Names of columns that divide the judgments by judge, even if no pair has two judges."""
+WEIGHTS = ("weight", "weights", "sample_weight")
+LEAST_SCORES = 10
+"""The minimum number of log-odds, in each order, that are compared with other kinds of numbers."""
+LEAST_PER_JUDGE = 4
+"""The minimum mean number of rows of a candidate and a judge."""
+ONE_SIGN = 0.99
+"""The share of one sign, with the candidate first and second, that no log-odds are read with."""
+ROUNDING = 0.02  # error of a sum of rounded probabilities
+MAX_APART = 0.1  # difference between two columns' probabilities that rounding does not explain
+KINDS = {"log_odds_first": "log-odds of both signs", "preference": "numbers from 1 to 2"}
+REPLACE = (
+    "replace it by p_first, the probability of the first answer: 1 / (1 + exp(-x)) of log-odds x, "
+    "x of probabilities, x / 100 of percentages, exp(x) of log-probabilities; of grades, 1, 0 or "
+    "0.5 if the first answer is better, worse or equal"
+)
+
+
+class _Table(dict[str, list[Json]]):
+    """The columns of all files; knows where each row is, which columns were read, and notes."""
+
+    def __init__(self, paths: Sequence[Path]):
+        found = [(path, row) for path in paths for row in enumerate(_read(path), 1)]
+        if not found:
+            remedy = "give a file with a row for each pair"
+            raise InputError.at(paths[0], "judged pairs", "none", remedy)
+        self.wheres = [f"{path}, row {number}" for path, (number, _) in found]
+        for name in dict.fromkeys(chain.from_iterable(row for _, (_, row) in found)):
+            self[name] = [row.get(name) for _, (_, row) in found]
+        self.read, self.notes = set[str](), list[str]()
+
+    def take(self, *names: str) -> list[Json]:
+        """Returns the first filled cell of each row in some columns, which are then read."""
+        self.read.update(names)
+        columns = [self[name] for name in names if name in self]
+        rows = zip([None] * len(self.wheres), *columns, strict=True)
+        return [next((cell for cell in row if cell not in (None, "")), None) for row in rows]
+
+    def texts(self, default: Sequence[str], *names: str) -> list[str]:
+        """Returns the first filled cell of each row in some columns, or the row's default."""
+        pairs = zip(self.take(*names), default, strict=True)
+        return [text if cell is None else str(cell) for cell, text in pairs]
+
+    def unread(self) -> dict[str, list[Json]]:
+        """Returns the columns that nothing has read so far."""
+        return {name: cells for name, cells in self.items() if name not in self.read}
+
+    def numbers(self, name: str, tie: float = 0.5) -> np.ndarray:
+        """Returns the numbers of a column; NaN for an unreadable answer of the judge."""
+        numbers = []
+        for where, cell in zip(self.wheres, self.take(name), strict=True):
+            number = tie if str(cell).strip().lower() in TIES else number_of(cell)
+            if number is None or np.isinf(number):
+                remedy = "leave the cell empty if it is not known"
+                raise InputError.at(f"{where}: {name}", "a number", repr(cell), remedy)
+            numbers.append(number)
+        return np.array(numbers)
 
 
 def read_judgments(paths: Sequence[Path]) -> Judgments:
     """Reads the judgments of all files together.
 
-    A file has columns or keys: one of `SCORES`; `candidate_first`, which a rule replaces in
-    alpaca_eval's files; and optionally `candidate` (or `generator_2`), `question` (or `id`,
-    `instruction`) and `human` (whether people prefer the candidate, or the position that they
-    prefer: "first" or "second"). A probability of 0 comes from a token that was not listed; it is
-    raised to the smallest probability in the files, and 1 is lowered accordingly.
+    A file has one of `SCORES`, or two columns of log-probabilities; the order in `candidate_first`
+    or in a column of AB and BA, which a rule replaces in alpaca_eval's files; and optionally
+    `candidate` (or `generator_2`), `question` (or `id`, `instruction`), `human` (whether people
+    prefer the candidate, or the position that they prefer: "first" or "second"), and judges. A
+    probability of 0 comes from a token that was not listed; it is raised to the smallest
+    probability in the files, and 1 is lowered accordingly.
 
     Raises:
-        InputError: a file that is not a table or lacks a column; a cell that is not a number.
+        InputError: a file that is not a table or lacks a column; a cell that is not a number;
+            scores that are no log-odds or probabilities, or contradict each other; weights.
     """
-    rows: list[tuple[str, Row]] = []
-    for path in paths:
-        rows += [(f"{path}, row {number}", row) for number, row in enumerate(_read(path), 1)]
-    if not rows:
-        remedy = "give a file with a row for each pair"
-        raise InputError.at(paths[0], "judged pairs", "none", remedy)
-    first_where, first = rows[0]
-    name = next((name for name in SCORES if name in first), None)
-    if name is None:
-        got = shown([*first])
-        raise InputError.at(first_where, f"one of {', '.join(SCORES)}", got, "rename a column")
-    numbers = np.array([_number(row.get(name), where, name) for where, row in rows])
-    if np.isnan(numbers).all():
-        raise InputError.at(paths[0], f"scores in {name}", "none in any row", "give judged pairs")
-    is_first = np.array([_candidate_first(row, where) for where, row in rows])
-    candidates, questions, human = [], [], []
-    for number, ((where, row), shown_first) in enumerate(zip(rows, is_first, strict=True)):
-        candidates.append(str(row.get("candidate", row.get("generator_2", "candidate"))))
-        questions.append(str(row.get("question", row.get("id", row.get("instruction", number)))))
-        if row.get("human") in (None, ""):
+    table, human = _Table(paths), list[int]()
+    is_first = _candidate_first(table)
+    margins, is_tie = _scores(table, is_first)
+    for where, cell, shown_first in zip(table.wheres, table.take("human"), is_first, strict=True):
+        text = str(cell).strip().lower()
+        if cell is None or text in TIES:
             human.append(-1)
             continue
-        preferred = _flag(row["human"], where, "human")
+        preferred = _flag(cell, where, "human")
         # The order decides whether a position holds the candidate's or the reference's answer.
-        is_place = str(row["human"]).strip().lower() in PLACES
-        human.append(int(preferred == shown_first if is_place else preferred))
-    names, candidate = np.unique(candidates, return_inverse=True)
-    _, question = np.unique(questions, return_inverse=True)
-    margins = _margins(numbers, is_first, name, first_where)
-    known = tuple(map(str, names))
-    return Judgments(margins, is_first, candidate, question, np.array(human), known)
+        human.append(int(preferred == shown_first if text in PLACES else preferred))
+    for name in table.keys() & set(WEIGHTS):
+        weights, _ = numbers_of(table.take(name))
+        if len(set(weights[~np.isnan(weights)])) > 1:
+            got, remedy = shown(table[name]), "remove the column: each pair then counts once"
+            raise InputError.at(f"{table.wheres[0]}: {name}", "equal weights", got, remedy)
+    rows = range(len(margins))
+    names = table.texts(["candidate" for _ in rows], "candidate", "generator_2")
+    questions = table.texts([f"row {row}" for row in rows], "question", "id", "instruction")
+    judges = ["" for _ in rows]
+    for column in _judge_columns(table, names, questions, is_first):
+        table.notes.append(f"Each value of {column!r} is read as a judge with its own preference.")
+        cells = zip(judges, table.take(column), strict=True)
+        judges = [f"{judge} {column} {cell}".strip() for judge, cell in cells]
+    pairs = zip(names, judges, strict=True)
+    groups = [f"{name}, {judge}" if judge else name for name, judge in pairs]
+    if unread := table.unread():
+        table.notes.append(f"Columns that are not read: {shown([*unread], 200)}.")
+    indexed = [np.unique(texts, return_inverse=True) for texts in (groups, questions, judges)]
+    (known, candidate), (_, question), (labels, judge) = indexed
+    read = is_tie, judge, tuple(map(str, labels)), tuple(table.notes)
+    people = np.array(human)
+    return Judgments(margins, is_first, candidate, question, people, tuple(map(str, known)), *read)
 
 
-def _margins(numbers: np.ndarray, is_first: np.ndarray, name: str, where: str) -> np.ndarray:
-    """Converts the numbers of a score column to log-odds of the first answer."""
+def _candidate_first(table: _Table) -> np.ndarray:
+    """Checks for each row whether the candidate, alpaca_eval's second output, was shown first."""
+    names = ["candidate_first", "is_switched_outputs"]
+    for name, cells in table.items():
+        texts = set(map(str, cells))
+        if len(texts) == 2 and {*map(_order, texts)} == {"true", "false"}:
+            names.append(name)
+    is_first = []
+    for row, (where, cell) in enumerate(zip(table.wheres, table.take(*names), strict=True)):
+        if cell is None and table.keys() >= {"instruction", "preference"}:
+            # In alpaca_eval's rule, the order depends only on the instruction.
+            seed = f"is_switched_outputs{table['instruction'][row]}0"
+            cell = random.Random(seed).choices([False, True], k=1)[0]
+        is_first.append(_flag(_order(cell) or cell, where, "candidate_first"))
+    return np.array(is_first)
+
+
+def _scores(table: _Table, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the log-odds of the first answer [n], and whether the judge calls a tie [n]."""
+    names = [name for name in SCORES if name in table]
+    if not names:
+        return _from_log_probs(table, is_first)
+    margins, is_tie = _margins(table, names[0], is_first)
+    for name in names[1:]:
+        numbers, bad_rows = numbers_of(table[name])
+        if bad_rows or _are_outside(name, numbers):
+            continue  # the column is not read
+        found, tie = _margins(table, name, is_first)
+        is_apart = np.abs(expit(found) - expit(margins)) > MAX_APART  # False if one is unknown
+        if are_verdicts(found) or are_verdicts(margins):
+            is_apart &= found * margins < 0  # verdicts have no strengths to compare
+        for row in np.flatnonzero(is_apart)[:1]:
+            where, got = f"{table.wheres[row]}: {name}", f"{found[row]:.2f}"
+            expected = f"the log-odds of {names[0]}, {margins[row]:.2f} nats"
+            raise InputError.at(where, expected, got, "remove the column that is wrong")
+        margins, is_tie = np.where(np.isnan(margins), found, margins), is_tie | tie
+    if np.isnan(margins).all():
+        where, expected = table.wheres[0].rpartition(",")[0], f"scores in {' or '.join(names)}"
+        raise InputError.at(where, expected, "none in any row", "give judged pairs")
+    return margins, is_tie
+
+
+def are_verdicts(margins: np.ndarray) -> bool:
+    """Checks whether all margins except ties have the same size, as verdicts without strengths do.
+
+    >>> are_verdicts(np.array([2.0, -2.0, 0.0, 2.0])), are_verdicts(np.array([2.0, 1.0, 3.0]))
+    (True, False)
+    """
+    sizes = np.abs(margins[~np.isnan(margins) & (margins != 0)])
+    return len(sizes) > 2 and bool(np.ptp(sizes) < 1e-6)
+
+
+def _from_log_probs(table: _Table, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the log-odds of the first answer [n] from two log-probabilities, and ties [n]."""
+    negative = []
+    for name, cells in table.unread().items():
+        numbers, bad_rows = numbers_of(cells)
+        if not bad_rows and (numbers <= 0).any() and not (numbers > 0).any():
+            negative.append(name)
+    for pair in permutations(negative, 2):
+        options = tuple(name.lower() for name in short_names(pair))
+        if options in OPTIONS:
+            margins = np.subtract(*map(table.numbers, pair))
+            is_place = options != ("candidate", "reference")
+            answer = "the answer shown first" if is_place else "the candidate's answer"
+            table.notes.append(f"{pair[0]!r} is read as the log-probability of {answer}.")
+            return np.where(is_first | is_place, margins, -margins), margins == 0
+    expected = f"one of {', '.join(SCORES)}, or log-probabilities in logprob_A and logprob_B"
+    raise InputError.at(table.wheres[0], expected, shown([*table]), "rename a column")
+
+
+def _margins(table: _Table, name: str, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the log-odds of the first answer [n] from a column of scores, and ties [n]."""
+    low, where = int(name == "preference"), f"{table.wheres[0]}: {name}"
+    numbers = table.numbers(name, 0.0 if name == "log_odds_first" else low + 0.5)
+    _refuse_other_numbers(name, numbers, is_first, where)
     if name == "log_odds_first":
-        known = numbers[~np.isnan(numbers)]
-        if len(known) >= LEAST_HUMAN and ((known >= 0) & (known <= 1)).all():
-            got = f"{known.min():g} to {known.max():g}, the range of probabilities"
-            raise InputError.at(f"{where}: {name}", "log-odds", got, "rename the column p_first")
-        return numbers
-    probs = numbers - 1 if name == "preference" else numbers
-    scored = probs[~np.isnan(probs)]
-    if ((scored < 0) | (scored > 1)).any():
-        expected = "numbers from 1 to 2" if name == "preference" else "probabilities from 0 to 1"
-        got = f"{numbers[~np.isnan(probs)].min():g} to {numbers.max():g}"
-        raise InputError.at(f"{where}: {name}", expected, got, "rename log-odds log_odds_first")
-    inside = scored[(scored > 0) & (scored < 1) & (scored != 0.5)]
+        return numbers, numbers == 0
+    probs = numbers - low
+    other, tie = map(table.numbers, OTHERS.get(name, ("", "")))
+    tie = np.nan_to_num(tie)
+    against = np.where(np.isnan(other), 1 - probs - tie, other)
+    shares = np.array([probs, against, tie])
+    total = probs + tie + np.nan_to_num(other)
+    if (shares < -ROUNDING).any() or (total > 1 + ROUNDING).any():
+        columns = " and ".join(OTHERS[name])
+        expected = f"{name}, {columns} of at least 0 with a sum of at most 1"
+        got = f"a sum of {np.nanmin(total):.2f} to {np.nanmax(total):.2f}"
+        raise InputError.at(where, expected, got, f"divide them by their sum, or remove {columns}")
+    inside = shares[:2][(shares[:2] > 0) & (shares[:2] < 1) & (shares[:2] != 0.5)]
     # If all judgments are 0, 1 or ties, the smallest probability is set to one in a thousand.
     smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3
-    log_odds: np.ndarray = logit(np.clip(probs, smallest, 1 - smallest))
-    return log_odds if name == "p_first" else np.where(is_first, log_odds, -log_odds)
+    log_odds = np.subtract(*np.log(np.clip(shares[:2], smallest, 1 - smallest)))
+    is_tie = np.isclose(log_odds, 0) | (tie > np.maximum(probs, against))
+    return np.where(is_first | (name == "p_first"), log_odds, -log_odds), is_tie
 
 
-def _candidate_first(row: Row, where: str) -> bool:
-    """Checks whether the candidate, alpaca_eval's second output, was shown first."""
-    for name in ("candidate_first", "is_switched_outputs"):
-        if row.get(name) not in (None, ""):
-            return _flag(row[name], where, name)
-    if "instruction" in row and "preference" in row:
-        # In alpaca_eval's rule, the order depends only on the instruction.
-        seed = f"is_switched_outputs{row['instruction']}0"
-        return random.Random(seed).choices([False, True], k=1)[0]
-    expected = "the column candidate_first"
-    raise InputError.at(where, expected, shown([*row]), "add it with true or false in each row")
+def _are_outside(name: str, numbers: np.ndarray) -> bool:
+    """Checks whether numbers cannot be probabilities, or alpaca_eval's preferences."""
+    low = int(name == "preference")
+    return bool(((numbers < low) | (numbers > low + 1)).any())
+
+
+def _refuse_other_numbers(name: str, numbers: np.ndarray, is_first: np.ndarray, where: str) -> None:
+    """Raises an error if a column's numbers are not of the kind that its name says."""
+    expected, is_other = KINDS.get(name, "probabilities from 0 to 1"), _are_outside(name, numbers)
+    known, of_order = numbers[~np.isnan(numbers)], is_first[~np.isnan(numbers)]
+    if name == "log_odds_first":
+        are_grades = (known >= 0).all() and ((known % 1 == 0).all() or (known <= 1).all())
+        sign_share = max((known >= 0).sum(), (known <= 0).sum()) / max(len(known), 1)
+        least = min(of_order.sum(), (~of_order).sum())
+        is_one_sign = least >= LEAST_SCORES and sign_share >= ONE_SIGN
+        is_other = bool(is_one_sign or (are_grades and len(known) >= LEAST_SCORES))
+    if is_other:
+        raise InputError.at(where, expected, f"{known.min():g} to {known.max():g}", REPLACE)
+
+
+def _judge_columns(
+    table: _Table, candidates: Sequence[str], questions: Sequence[str], is_first: np.ndarray
+) -> list[str]:
+    """Returns the columns that divide the judgments by judge, or by a setting of the judge.
+
+    They are named as in `JUDGES`, or pairs are repeated, once for each of a column's values.
+    """
+    found, keys, rows = list[str](), [candidates, questions, is_first.tolist()], len(is_first)
+
+    def count(*columns: Sequence[object]) -> int:
+        return len(set(zip(*columns, strict=True)))
+
+    for name, cells in sorted(table.unread().items(), key=lambda item: item[0] not in JUDGES):
+        texts = [*map(str, cells)]
+        values = count(texts)
+        if values < 2 or count(candidates, texts) * LEAST_PER_JUDGE > rows:
+            continue
+        is_candidate = values == count(candidates) == count(candidates, texts)
+        # Few pairs lack a judge, and few are there twice.
+        is_crossed = values * count(*keys[:2]) <= 1.5 * count(*keys[:2], texts)
+        is_apart = count(*keys) < 0.9 * rows and count(*keys, texts) >= 0.99 * rows
+        if (is_crossed and is_apart) or (name in JUDGES and not is_candidate):
+            found.append(name)
+            keys.append(texts)
+    return found
+
+
+def _order(cell: Json) -> str | None:
+    """Returns whether the candidate is first by an order such as AB, "A/B" or "1, 2"."""
+    return ORDERS.get(re.sub(r"[\s,;/|>_]|\b-\b", "", str(cell).lower()))
 
 
 def _flag(cell: Json, where: str, name: str) -> bool:
     text = str(cell).strip().lower().removesuffix(".0")
     if text not in TRUE + FALSE:
-        remedy = "write true, false, 1 or 0"
+        remedy = "write true, false, 1 or 0 in this column"
         raise InputError.at(f"{where}: {name}", "true or false", repr(cell), remedy)
     return text in TRUE
-
-
-def _number(cell: Json, where: str, name: str) -> float:
-    """Converts a cell to a number; NaN for an unreadable answer of the judge."""
-    number = number_of(cell)
-    if number is None or np.isinf(number):
-        remedy = "leave the cell empty if it is not known"
-        raise InputError.at(f"{where}: {name}", "a number", repr(cell), remedy)
-    return number
 
 
 def _read(path: Path) -> list[dict[str, Json]]:
