@@ -153,7 +153,7 @@ def turned_comparisons(judgments: Judgments, found: Sequence[Mapping[str, object
         return []
     pair = np.array(np.unravel_index(np.nanargmax(turned), turned.shape))
     names = " and ".join(repr(judgments.names[candidate]) for candidate in pair)
-    before, after = (" and ".join(f"{rate:.1f}" for rate in column) for column in percents[pair].T)
+    before, after = ("{:.1f} and {:.1f}".format(*column) for column in percents[pair].T)
     return [
         "The shared correction (pooled) turns comparisons of two candidates, "
         f"{(turned > 0).sum() // 2:,} in all, such as {names}: {before} % as judged, "

@@ -7,7 +7,7 @@ positions hold the better answer equally often, as BC assumes.
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, permutations
 from pathlib import Path
 from typing import NamedTuple
@@ -329,21 +329,27 @@ class _Table(dict[str, list[Json]]):
     """The columns of all files; knows where each row is, which columns were read, and notes."""
 
     def __init__(self, paths: Sequence[Path]):
-        found = [(path, row) for path in paths for row in enumerate(_read(path), 1)]
-        if not found:
+        self.wheres, rows = list[str](), list[Mapping[str, Json]]()
+        for path in paths:
+            for number, row in enumerate(_read(path), 1):
+                self.wheres.append(f"{path}, row {number}")
+                rows.append(row)
+        if not rows:
             remedy = "give a file with a row for each pair"
             raise InputError.at(paths[0], "judged pairs", "none", remedy)
-        self.wheres = [f"{path}, row {number}" for path, (number, _) in found]
-        for name in dict.fromkeys(chain.from_iterable(row for _, (_, row) in found)):
-            self[name] = [row.get(name) for _, (_, row) in found]
+        for name in dict.fromkeys(chain.from_iterable(rows)):
+            self[name] = [row.get(name) for row in rows]
         self.read, self.notes = set[str](), list[str]()
 
     def take(self, *names: str) -> list[Json]:
         """Returns the first filled cell of each row in some columns, which are then read."""
         self.read.update(names)
-        columns = [self[name] for name in names if name in self]
-        rows = zip([None] * len(self.wheres), *columns, strict=True)
-        return [next((cell for cell in row if cell not in (None, "")), None) for row in rows]
+        cells: list[Json] = [None] * len(self.wheres)
+        for name in filter(self.__contains__, names):
+            for row, cell in enumerate(self[name]):
+                if cells[row] in (None, ""):
+                    cells[row] = cell
+        return [None if cell == "" else cell for cell in cells]
 
     def texts(self, default: Sequence[str], *names: str) -> list[str]:
         """Returns the first filled cell of each row in some columns, or the row's default."""
@@ -422,9 +428,12 @@ def _candidate_first(table: _Table) -> np.ndarray:
         texts = set(map(str, cells))
         if len(texts) == 2 and {*map(_order, texts)} == {"true", "false"}:
             names.append(name)
-    is_first = []
+    is_first, has_rule = [], table.keys() >= {"instruction", "preference"}
+    if not has_rule and table.keys().isdisjoint(names):
+        expected = "the order of the answers, true or false in candidate_first"
+        raise InputError.at(table.wheres[0], expected, shown([*table]), "add this column")
     for row, (where, cell) in enumerate(zip(table.wheres, table.take(*names), strict=True)):
-        if cell is None and table.keys() >= {"instruction", "preference"}:
+        if cell is None and has_rule:
             # In alpaca_eval's rule, the order depends only on the instruction.
             seed = f"is_switched_outputs{table['instruction'][row]}0"
             cell = random.Random(seed).choices([False, True], k=1)[0]

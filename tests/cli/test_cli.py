@@ -324,7 +324,7 @@ def test_a_label_that_is_never_right_is_told(tmp_path, said):
     rows = [f"{rng.normal()},{rng.normal()},{rng.normal()},{'ab'[i % 2]}" for i in range(50)]
     path = tmp_path / "never.csv"
     path.write_text("a,b,c,gold\n" + "\n".join(rows))
-    stdout = said("diagnose", path, "--gold=gold").out
+    stdout = said("diagnose", path, "--gold=gold", "--labels=a,b,c").out
     assert "No labeled row has the right label 'c'" in stdout and "(a prior)" in stdout
 
 

@@ -58,7 +58,7 @@ def test_a_dual_encoder_compares_texts_with_statements(program):
     [
         ([MINI, "--rows=0"], "rows"),
         ([MINI, "--config.model=./nowhere"], "nowhere: expected a checkpoint"),
-        ([MINI, "--config.order=5"], "orders 0 to 1; got 5"),
+        ([MINI, "--config.order=5"], "or -1 (as drawn); got 5"),
         (["--config=configs/main_table.py", "--config.tasks=('rte',)"], "got nothing: give one"),
     ],
 )

@@ -193,7 +193,7 @@ FILES: dict[str, str | bytes] = {
     "top_1.jsonl": answers(top=1),
     "reasoned.jsonl": answers(THOUGHT),
     "ratings.jsonl": judgments(preference=[5, 2] * 20),
-    "ratings_as_said.jsonl": judgments(log_odds_first=[5, 2] * 20),
+    "ratings_as_said.jsonl": judgments(p_first=[1, 0] * 20),
     "chances.jsonl": judgments(log_odds_first=[0.9, 0.2] * 20),
     "one_order.jsonl": judgments(p_first=[0.9, 0.2] * 20, candidate_first=[True] * 40),
     "good_judged.jsonl": judgments(p_first=[0.9, 0.2] * 20),
