@@ -305,6 +305,6 @@ def plain_names(names: Iterable[str]) -> list[str]:
 
 
 def _row_of(scores: np.ndarray, numbers: np.ndarray) -> str:
-    """Names the first of several rows, given by their numbers over all contexts."""
+    """Describes the first of some rows, which are numbered consecutively over all contexts."""
     *context, row = map(int, np.unravel_index(numbers[0], scores.shape[:-1]))
     return f"row {row} of context {tuple(context)}" if context else f"row {row}"

@@ -195,7 +195,7 @@ def _texts(prompts: Sequence[Prompt]) -> list[str]:
 
 
 def _forms(labels: Sequence[str]) -> list[str]:
-    """Returns the labels with a leading space, as they follow the prompt; replies ignore it."""
+    """Returns the labels with a leading space, as they follow the prompt."""
     return [f" {label}" for label in labels]
 
 

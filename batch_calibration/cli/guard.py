@@ -48,7 +48,7 @@ class _LenientOutput(io.FileIO):
 
 
 def lenient_output() -> io.TextIOWrapper:
-    """Returns standard output that never fails, even if it is closed or lacks characters."""
+    """Returns standard output without errors if it is closed or cannot encode a character."""
     if sys.stdout is None:
         return open(os.devnull, "w", encoding="utf-8")
     # Characters missing from the encoding are escaped; a terminal shows each line immediately.

@@ -203,7 +203,7 @@ def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, obje
 
 
 def _by_place(log_odds: np.ndarray, rows: np.ndarray, is_first: np.ndarray) -> tuple[float, float]:
-    """Returns the win rates in % of pairs that show the candidate first, and second, or NaN."""
+    """Returns the win rate in % shown first, and shown second; NaN without such pairs."""
     known = rows & ~np.isnan(log_odds)
     return _percent(log_odds[known & is_first]), _percent(log_odds[known & ~is_first])
 

@@ -162,7 +162,7 @@ def programs_folder(name: str) -> Path:
 
 
 def _share(folder: Path) -> None:
-    """Moves a process's new entries to the shared folder, and removes the process's folder."""
+    """Moves a process's new cache entries to the shared folder, and removes its own folder."""
     shared = folder.with_name(SHARED)
     # Another process may do the same at the same time.
     with suppress(OSError):

@@ -310,7 +310,7 @@ def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
 def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     """Corrects the files batch by batch, and prints the changes."""
     if args.plot:
-        raise InputError("--plot: a stream of Parquet has no figure; leave it out, or plot a part.")
+        raise InputError("--plot: Parquet that is read as a stream is not drawn; leave --plot out.")
     reading = inputs.reading_of(args)
     labels = open_source(files, reading).labels
     say_notes(inputs.note_of_files(args, files))

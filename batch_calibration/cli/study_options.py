@@ -137,7 +137,7 @@ def load_config(path: str) -> ModuleType:
 
 
 def read_config(path: str) -> dict[str, object]:
-    """Returns the keys of the config at `path`, with a preset if `path` ends with one.
+    """Reads the config at `path` into a dict; a preset may follow, as in `config.py:smoke`.
 
     Raises:
         InputError: `load_config` fails, the preset does not exist, or `get_config` fails.

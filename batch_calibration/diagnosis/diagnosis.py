@@ -299,7 +299,7 @@ def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
     if classes.max() > 2 * classes.min() and found.labeled >= 10 * len(classes):
         return (
             f"The labels are uneven ({100 * classes.min():.1f} to {100 * classes.max():.1f} % of "
-            "the labeled rows), but BC assumes that they are even: compare with a prior."
+            "the labeled rows), but BC assumes equal shares: compare with a prior of other shares."
         )
     return ""
 

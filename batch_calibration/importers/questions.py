@@ -258,9 +258,9 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
     counted, ours = right[is_counted], (predicted == gold)[is_counted]
     if differing := int((counted != ours).sum()):
         notes.append(
-            f"The log's own accuracy is {100 * counted.mean():.1f} %, that of the highest score is "
-            f"{100 * ours.mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
-            "rows, so the log counts differently, or a target was misread."
+            f"The log's own accuracy is {100 * counted.mean():.1f} %, the highest score gives "
+            f"{100 * ours.mean():.1f} %: they disagree on {differing:,} of {len(counted):,} "
+            "rows, so the log judges by another rule, or a target was misread."
         )
     right_labels = np.unique(gold[gold >= 0])
     if orders is None and len(right_labels) == 1 and len(gold) >= MIN_ROWS_TO_WARN:

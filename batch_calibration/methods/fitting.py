@@ -83,8 +83,8 @@ def gather(
         missing = ", ".join(name for name in method.probe.blocks if name not in blocks)
         raise InputError(
             f"The probe '{method.probe.name}' reads the blocks {', '.join(method.probe.blocks)}; "
-            f"{missing} is missing; the blocks are {', '.join(blocks) or 'none'}: score the "
-            f"missing inputs first."
+            f"{missing} is missing (there are {', '.join(blocks) or 'none'}): score the missing "
+            "inputs first."
         )
     # A method without a probe still needs some rows for the number of labels.
     names = method.probe.blocks or tuple(blocks)[:1]
@@ -215,8 +215,8 @@ def compare(
     contexts = {name: Evidence(*block) for name, block in blocks.items()}
     if "test" not in contexts:
         raise InputError(
-            f"compare corrects the block 'test', which is missing; the blocks are "
-            f"{', '.join(contexts) or 'none'}: name the rows to correct 'test'."
+            f"compare corrects the block 'test', which is missing (there are "
+            f"{', '.join(contexts) or 'none'}): name the rows to correct 'test'."
         )
     if methods is None:
         methods = [name for name, method in METHODS.items() if not method.needs_key]

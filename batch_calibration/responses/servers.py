@@ -370,7 +370,7 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
         text = value_at(token, "decoded_token")
         if not isinstance(text, str):
             raise InputError(
-                f"{where}: position {i} of its prompt_logprobs has no decoded_token; ask for texts."
+                f"{where}: position {i} of its prompt_logprobs has no decoded_token; request it."
             )
         tokens.append(text)
         log_probs.append(read_log_prob(value_at(token, "logprob"), where))

@@ -203,8 +203,8 @@ def _match_beginning(
         return []
     raise InputError(
         f"{where}: the labels {shown(name)} and {shown(label_keys[min(rivals)])} both begin with "
-        f"the token {shown(beginnings[best][0])}, which is thus ambiguous; name the first "
-        "tokens of each (tokens), or score whole labels."
+        f"the token {shown(beginnings[best][0])}, so it is ambiguous; name the first "
+        "tokens of each label (tokens), or score whole labels."
     )
 
 

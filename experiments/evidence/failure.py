@@ -161,7 +161,7 @@ HEADING = f"Gain over {BASELINE} by the shares of the labels and the rows of a b
 
 
 def draw_real(grids: Sequence[Grid]) -> Figure:
-    """Draws the gain of BC on each kind of real rows, for accuracy and balanced accuracy."""
+    """Plots the gain of BC in (balanced) accuracy on each kind of rows that are not simulated."""
     # Grids of four labels have more shares; only shares of all grids are drawn.
     is_shared = np.ones(len(grids[0].shares), bool)
     for grid in grids:

@@ -313,7 +313,7 @@ def write(measured: Found, workdir: Path) -> str:
 
 
 def bias_cells(measured: Found) -> Cells:
-    """Formats a header, and a row for each task (and their mean), kind of words and method."""
+    """Formats a header, and a row per task (or their mean), kind of label words and method."""
     header = ["task", "label words", "method", "common", "majority", "recency", *MIXES]
     rows: Cells = [[*header, "answered", "last", "nearest"]]
     for task, word_kind, method, measures in _rows(measured):

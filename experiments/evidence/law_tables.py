@@ -181,7 +181,7 @@ def section(
     cells: Sequence[PairCells], label_cells: Sequence[GainCells],
     context_cells: Sequence[GainCells], shares: Sequence[float], few: int,
 ) -> str:  # fmt: skip
-    """Writes the section in Markdown."""
+    """Writes the page's section on the law of gain in Markdown."""
     names = [*dict.fromkeys(cell.set_name for cell in cells), ALL]
     fit = [FIT_HEAD, *fit_lines(cells, "2"), *fit_lines(label_cells, "4")]
     other_fit = [FIT_HEAD, *fit_lines(context_cells, "2", over_all=False)]

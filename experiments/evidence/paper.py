@@ -237,7 +237,7 @@ def comparison_note(item: Item, artifact: Table | Drawing) -> str:
 
 
 def to_markdown(states: Sequence[ItemState], files: Mapping[Item, Sequence[Path]]) -> str:
-    """Formats every item in Markdown: tables, links to figures, and missing scores."""
+    """Formats the paper's tables and figures in Markdown, with a list of the scores they lack."""
     lines = ["# The paper's tables and figures, from these scores", ""]
     for state in states:
         lines += [f"## {state.item.number}: {state.item.shows}", ""]

@@ -259,7 +259,7 @@ def against_goals(by_kind: Mapping[str, Sequence[Judged]]) -> str:
 
 
 def ranges(judged: Sequence[Judged], method: str) -> tuple[Range, ...]:
-    """Summarizes a method's gain for each range of promised gains."""
+    """Summarizes a method's measured gain in each range of predicted gains."""
     kept, weights = [], []
     for one in judged:
         outcomes = one.tried[SHARES if method == TO_SHARES else method]

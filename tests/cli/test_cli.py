@@ -358,7 +358,7 @@ def test_parquet_is_corrected_batch_by_batch(table, tmp_path, capsys, said):
     run("calibrate", path, *flags, "--method=cc", f"--probe={tmp_path / 'probe.csv'}")
     np.testing.assert_allclose(read_table(out)["no"], scores[:, 0] + 2.0, atol=1e-5)
     refusal = said("calibrate", path, *flags, f"--plot={tmp_path / 'p.png'}", code=2).err
-    assert "--plot: a stream of Parquet" in refusal
+    assert "--plot: Parquet that is read as a stream" in refusal
 
 
 def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypatch, said):

@@ -140,7 +140,7 @@ class SecretKey:
             return document
         document = self._hide_in_each(document)
         if self._is_in(self._joined(document)):
-            remedy = "use another server, and change the key"
+            remedy = "use another server, and replace the API key, which it has exposed"
             raise InputError.at("the answer", "an answer without the key", "parts of it", remedy)
         return document
 

@@ -83,7 +83,7 @@ class ImageSource(NamedTuple):
 
 
 class EmbeddedImage(NamedTuple):
-    """An image of the embedded suite, drawn when it is read."""
+    """An image of the suite that ships with the package, drawn when it is read."""
 
     name: str
 

@@ -95,9 +95,9 @@ def as_bytes(images: np.ndarray, random: Generator) -> np.ndarray:
 def stripe_angles(
     n: int, random: Generator, low: float, high: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns phases along and across stripes that repeat every `low` to `high` pixels.
+    """Returns each pixel's phase along and across stripes of a random direction and period.
 
-    Phases are `[n 48 48]`, in radians.
+    The period is `low` to `high` pixels. Phases are `[n 48 48]`, in radians.
     """
     along, across = rotated(random_angle(random, n))
     turn = per_image(2 * np.pi / uniform(random, low, high, n))  # radians per pixel

@@ -184,7 +184,7 @@ def image_rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
 
 
 def draw_image(reference: str) -> np.ndarray:
-    """Draws the image of a reference, `uint8 [48 48 3]`.
+    """Draws the image that a reference (suite, task, split, number) names, `uint8 [48 48 3]`.
 
     >>> draw_image("mini:clevr/train/17").shape
     (48, 48, 3)

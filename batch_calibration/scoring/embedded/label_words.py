@@ -37,7 +37,7 @@ def draw_words(pool: str, task: Task, seed: int) -> tuple[str, ...]:
     if len(drawn) < len(task.label_names):
         raise InputError(
             f"{task.name} has {len(task.label_names)} labels, and the list "
-            f"{pool!r} has {len(drawn)} words; give 'own', or a list with more words.",
+            f"{pool!r} has {len(drawn)} words; give 'own' for the task's own, or a list with more.",
             key="label_words",
         )
     return tuple(drawn[: len(task.label_names)])

@@ -215,7 +215,7 @@ def product(
 
 
 def product_dtype(dtype: jnp.dtype) -> jnp.dtype:
-    """Returns the dtype of activations and norms in networks with matrices in `dtype`.
+    """Returns the dtype of activations and norm layers in a network with weights in `dtype`.
 
     On CPUs this is float32: they multiply half-precision matrices fast, but need several
     instructions to round each number of a norm or an activation. On GPUs float32 activations would

@@ -411,7 +411,7 @@ def reversal(row: Row, options: Sequence[str]) -> list[Row]:
 
 
 def rendered_rows(rows: Rows, render: Render, shots: int, together: int = 1) -> BlockRows:
-    """Makes a block of rows that one function renders."""
+    """Makes a block of prompts: `render` makes one of each row."""
     texts, labels, ids = rows.rows, rows.labels, rows.ids
     return BlockRows(lambda row, skip: render(texts[row], skip), labels, ids, shots, together)
 

@@ -39,7 +39,7 @@ def sample_structure(rng: random.Random) -> Structure:
 
 
 def copa(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
-    """Generates a premise and two choices; choice `label` is the usual effect."""
+    """Generates a premise and two choices; the choice at index `label` is its usual effect."""
     person = rng.choice(world.PEOPLE)
     # Only scripts that the split allows for this person.
     script, wrong = rng.sample(allowed(person, sorted(SCRIPTS), test), 2)
