@@ -223,7 +223,7 @@ def test_rows_that_repeat_per_filter_are_kept_once(log, refuses):
 def test_an_accuracy_that_counts_something_else_is_said(log):
     log_rows = [row(i, (-1.0, -2.0), target=0, acc=float(i != 1)) for i in range(4)]
     message = notes(read_one(log(log_rows)))
-    assert "log's own accuracy is 75.0 %, that of the highest score is 100.0 %" in message
+    assert "log's own accuracy is 75.0 %, the highest score gives 100.0 %" in message
     assert "1 of 4 rows" in message
     log_rows = [row(i, (-1.0, -2.0), target=0, acc=0.3) for i in range(4)]
     assert "own accuracy" not in notes(read_one(log(log_rows)))
