@@ -132,7 +132,7 @@ def test_inspect_s_letters(inspect_log):
     assert table.context["scorer"] == "inspect_ai 0.3.1"
     note = notes(table)
     assert "after up to 2 tokens that the model wrote" in note
-    assert "log's own accuracy is 100.0 %, that of the highest score is 50.0 %" in note
+    assert "log's own accuracy is 100.0 %, the highest score gives 50.0 %" in note
 
 
 @pytest.mark.parametrize("scores", [{}, {"label_bias": {"value": "I", "answer": "B"}}])
