@@ -18,7 +18,7 @@ def test_quick(capsys, monkeypatch):
         assert line in stdout
     assert stdout.count("% of peak") == 4
     (mean,) = re.findall(r"24 scores: mean (\S+),", stdout)
-    assert 0 < float(mean) < 0.02 and "100.00% of predictions alike" in stdout
+    assert 0 < float(mean) < 0.02 and "100.00% of predictions agree" in stdout
 
 
 def test_operations_are_those_of_the_unique_tokens():
