@@ -170,10 +170,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
         skip = shutil.ignore_patterns("__pycache__", "reference", "golden*")
-        for name in ("batch_calibration", "experiments", "tests"):
+        for name in ("batch_calibration", "configs", "docs", "experiments", "tests"):
             shutil.copytree(ROOT / name, copy / name, ignore=skip)
         shutil.copy(ROOT / "pyproject.toml", copy)
         print("| file | line | becomes | result |\n|---|---|---|---|")
+        for file in sorted({file for file, *_ in chosen}):
+            if not tests_pass(copy, flags.python, TESTS[file]):  # any mutant would seem killed
+                raise SystemExit(f"the tests of {file} fail without a mutation")
         for file, operator, occurrence in chosen:
             target = copy / "batch_calibration" / file
             original = target.read_text()
