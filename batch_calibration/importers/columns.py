@@ -214,10 +214,14 @@ def refuse_repeated_ids(where: str, columns: Mapping[str, Sequence[str]]) -> Non
         repeats = max(of_id.values(), default=0)
         if not 1 < repeats < len(of_id) or min(of_id.values()) < repeats or "" in of_id:
             continue
-        apart = [n for n in columns if n != ids and 1 < len(counts[n]) <= repeats]
+        pairs_of = {n: len(set(zip(columns[ids], columns[n], strict=True))) for n in columns}
+        # A property of the question, such as its category, is equal in all rows of an id.
+        apart = [n for n in columns if len(counts[n]) <= repeats and pairs_of[n] > len(of_id)]
+        rows = len(columns[ids])
+        apart = [n for n in apart if len(counts[n]) == repeats and pairs_of[n] == rows][:1] or apart
         settings = list(zip(*(columns[name] for name in apart), strict=True))
         pairs = set(zip(columns[ids], settings, strict=False))  # no setting without such a column
-        if len(set(settings)) == repeats and len(pairs) == len(settings):
+        if len(set(settings)) == repeats and len(pairs) == rows:
             remedy = f"pass {spell('by', tuple(apart))}, which makes each a context, or leave "
             remedy += f"{', '.join(map(repr, apart))} out if the rows have one prompt"
             got = f"each value of {ids!r} {repeats} times, once for each {' and '.join(apart)}"

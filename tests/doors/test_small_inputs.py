@@ -111,9 +111,10 @@ def test_prompts_in_columns_are_contexts(names, refuses, saved):
             bias = 2.0 * first + second
             for question, right in enumerate(gold):
                 score = 2.0 * (right == 1) - 1 + bias + random.normal()
-                cells = [f"q{question}", *[first, second][: len(names)], 0.0, score]
+                settings = [first, second][: len(names)]
+                cells = [f"q{question}", question % 4 // 2, *settings, 0.0, score]
                 lines.append(",".join(map(str, [*cells, ("no", "yes")[right]])))
-    path = saved("\n".join([f"id,{','.join(names)},no,yes,gold", *lines]), "prompts.csv")
+    path = saved("\n".join([f"id,category,{','.join(names)},no,yes,gold", *lines]), "prompts.csv")
     for options in ({}, {"ids": "id"}):
         error = refuses(read, path, Reading(labels=("no", "yes"), gold="gold", **options))
         assert error.key == "by" and spell("by", names) in error.remedy
