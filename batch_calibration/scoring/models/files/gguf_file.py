@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +272,7 @@ class GGUFFile:
                 tokens[f"{name}_token"] = self._tokens[number]
         return ChatTemplate(source, tokens, self.path) if isinstance(source, str) else None
 
-    @property
+    @cached_property
     def _tokens(self) -> list[str]:
         tokens: list[str] = self.metadata.get("tokenizer.ggml.tokens", [])
         if not tokens or len(set(tokens)) < len(tokens):
