@@ -2,12 +2,13 @@
 
 A score is a number within `LARGEST` nats of 0. Minus infinity, a sentinel and any lower number mean
 that a label was not returned. They are refused, unless a floor raises them or `missing=` replaces
-them. NaN and empty cells of a table are missing labels too if `missing=` is given, and are refused
-otherwise. Plus infinity and numbers above `LARGEST` are always refused. (Rows of weight 0 are a
-different case: `calibration.base.weighted_mean` masks them.)
+them. NaN, empty cells of a table, and one low number in place of many scores (`Lowest.filler`) are
+missing labels too if `missing=` is given; without it, NaN and fillers of files are refused, and
+arrays with a filler cause a warning. Plus infinity and numbers above `LARGEST` are always refused.
+(Rows of weight 0 are a different case: `calibration.base.weighted_mean` masks them.)
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -38,17 +39,61 @@ CERTAIN = 1e-6
 SENTINEL = -9999.0
 """The score that OpenAI-style servers give to a token that was not returned."""
 
+HIGHEST_FILLER, FILLER_GAP, FILLER_TIMES = -11.5, 5.0, 3
+"""The highest filler (log 1e-5), its least distance from other scores, in nats, and least count."""
+
 BOUND = "give the lowest log-probability returned for each row, of any token"
 """The remedy for wrong bounds."""
 
 
-def find_missing(scores: np.ndarray) -> np.ndarray:
-    """Marks the scores of labels that were not returned: NaN, -9999.0, and all below -1e6.
+class Lowest(NamedTuple):
+    """The lowest score of an array, in nats, its count, the next higher one, and the highest."""
+
+    score: float = np.inf
+    count: int = 0
+    next: float = np.inf
+    highest: float = -np.inf
+
+    def plus(self, other: "Lowest") -> "Lowest":
+        """Returns the lowest score of both arrays together."""
+        scores = sorted({self.score, self.next, other.score, other.next})
+        count = sum(part.count for part in (self, other) if part.score == scores[0])
+        return Lowest(scores[0], count, (*scores, np.inf)[1], max(self.highest, other.highest))
+
+    @property
+    def filler(self) -> float:
+        """The number that a program wrote in place of scores that were not returned, else -inf.
+
+        It is the lowest log-probability, it is repeated exactly, and it is far below all others.
+        """
+        is_far = self.score < 2 * self.next and self.score <= self.next - FILLER_GAP
+        is_low = self.score <= HIGHEST_FILLER and self.highest <= 0
+        return self.score if is_far and is_low and self.count >= FILLER_TIMES else -np.inf
+
+
+def find_lowest(scores: np.ndarray) -> Lowest:
+    """Finds the lowest score of an array, except missing ones.
+
+    >>> find_lowest(np.array([[-0.1, -100.0], [-0.2, -100.0], [-100.0, -0.3]])).filler
+    -100.0
+    """
+    present = scores[~find_missing(scores)]
+    if not present.size:
+        return Lowest()
+    low = float(present.min())
+    is_low = present == low
+    above = float(present.min(where=~is_low, initial=np.inf))
+    return Lowest(low, int(is_low.sum()), above, float(present.max()))
+
+
+def find_missing(scores: np.ndarray, filler: float = -np.inf) -> np.ndarray:
+    """Marks the scores of labels that were not returned: NaN, -9999.0, the filler, below -1e6.
 
     >>> find_missing(np.array([[-1.0, -np.inf], [np.nan, -9999.0]])).tolist()
     [[False, True], [True, True]]
     """
-    return np.asarray(np.isnan(scores) | (scores < -LARGEST) | (scores == SENTINEL), bool)
+    is_low = (scores < -LARGEST) | (scores == SENTINEL) | (scores == filler)
+    return np.asarray(np.isnan(scores) | is_low, bool)
 
 
 def is_gap(cell: object) -> bool:
@@ -123,7 +168,12 @@ def refuse_greedy(scores: np.ndarray, where: str) -> None:
 
 
 def fill_scores(
-    scores: np.ndarray, missing: Missing, bound: np.ndarray | None = None, *, below: float = BELOW
+    scores: np.ndarray,
+    missing: Missing,
+    bound: np.ndarray | None = None,
+    *,
+    below: float = BELOW,
+    filler: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Replaces the scores of missing labels, or drops their rows.
 
@@ -133,6 +183,7 @@ def fill_scores(
         bound: [n], the lowest log-probability returned for each row, of any token. By default the
             lowest of the row's labels, which is as high or higher.
         below: the distance of a missing label from the bound, in nats.
+        filler: a number that means a missing score; by default `Lowest.filler` of the scores.
 
     Returns:
         The scores of the rows that are kept, and a mask [n] of these rows. A row without any
@@ -142,7 +193,8 @@ def fill_scores(
     array([[-1. , -4.5],
            [-2. , -3. ]])
     """
-    is_missing = find_missing(scores)
+    filler = find_lowest(scores).filler if filler is None else filler
+    is_missing = find_missing(scores, filler)
     # Plus infinity where the row returned no label.
     returned = np.where(is_missing, np.inf, scores).min(axis=-1)
     # A row with plus infinity is kept here, because the caller refuses it.
@@ -173,7 +225,7 @@ def fill_every_row(
             f"{where}: missing='drop' would return fewer rows than it received; drop the rows "
             "yourself, scores[np.isfinite(scores).all(-1)], or give missing='least'."
         )
-    is_missing = find_missing(scores)
+    is_missing = find_missing(scores, find_lowest(scores).filler)
     if bound is not None:
         lacking = find_missing(bound)
         if bound.shape != scores.shape[:-1] or lacking.any() or (bound > LARGEST).any():

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays.missing_scores import LARGEST, find_missing
+from batch_calibration.arrays.missing_scores import LARGEST, find_lowest, find_missing
 from batch_calibration.errors import InputError, spell
 
 Kind = (
@@ -243,25 +243,23 @@ def note_moved(scores: np.ndarray, moved: np.ndarray) -> tuple[str, ...]:
 
 
 def note_fillers(scores: np.ndarray) -> tuple[str, ...]:
-    """Returns notes on scores [..., n, k] where 0 or a very low number may mean a missing label.
+    """Returns notes on scores [..., n, k] where 0 or a filler may mean a missing label.
 
-    >>> note_fillers(np.array([[-0.5, -1.0]] * 20 + [[-100.0, -0.1]]))[0][:42]
+    >>> note_fillers(np.array([[-0.5, -1.0]] * 20 + [[-100.0, -0.1]] * 3))[0][:42]
     'Scores of -100, far below all others, may '
     """
-    rows = scores[~find_missing(scores).any(axis=-1)]
-    if not rows.size or rows.max() > 0:
-        return ()
-    low = rows.min()
-    is_low = low <= -20 and low % 1 == 0 and rows.min(where=rows > low, initial=0.0) > low / 2
-    is_over = (rows == 0).any(axis=-1) & (np.exp(rows).sum(axis=-1) > 1.05)
-    is_zero = 0 < is_over.mean() < 1 - MOST_ROWS
-    found = {f"{low:g}, far below all others,": is_low, "0 next to likely labels": is_zero}
-    fillers = [filler for filler, is_found in found.items() if is_found]
-    if not fillers:
-        return ()
-    remedy = f"leave their cells empty and pass {spell('missing', 'least')}"
-    ending = f"may mean labels that were not returned: {remedy}."
-    return tuple(f"Scores of {filler} {ending}" for filler in fillers)
+    lowest = find_lowest(scores)
+    rows = scores[~find_missing(scores, lowest.filler).any(axis=-1)]
+    is_over = (rows == 0).any(axis=-1) & (np.exp(np.minimum(rows, 1.0)).sum(axis=-1) > 1.05)
+    is_zero = bool(lowest.highest <= 0 and rows.size) and 0 < is_over.mean() < 1 - MOST_ROWS
+    least, notes = spell("missing", "least"), []
+    if lowest.filler > -np.inf:
+        filler, remedy = f"{lowest.filler:g}, far below all others,", f"pass {least}"
+        notes.append(f"Scores of {filler} may mean labels that were not returned: {remedy}.")
+    if is_zero:
+        filler, remedy = "0 next to likely labels", f"leave their cells empty and pass {least}"
+        notes.append(f"Scores of {filler} may mean labels that were not returned: {remedy}.")
+    return tuple(notes)
 
 
 def _speaks_for_all(is_of_kind: np.ndarray) -> bool:

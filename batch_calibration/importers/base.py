@@ -76,6 +76,7 @@ class Imported:
             holds all of a row's; evidence of what kind of numbers they are.
         full: whether a label's score is of its whole vocabulary, so that a row's label mass says
             whether the model answered with a label.
+        filler: the number in place of scores that were not returned (`missing_scores.Lowest`).
     """
 
     where: str
@@ -91,6 +92,7 @@ class Imported:
     score_names: tuple[str, ...] = ()
     full: bool = False
     file_rows: np.ndarray | None = None
+    filler: float = -np.inf
 
     def take_labels(self, chosen: Sequence[str]) -> Imported:
         """The same of the chosen labels, in their order; of all labels if none is chosen."""

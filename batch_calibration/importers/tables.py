@@ -33,18 +33,21 @@ TABLE_START = f'{{"__metadata__":{{"{KEY}"'.encode()
 """Beginning of the header of a file that `ScoreTable.save` wrote."""
 
 
+MIN_ROWS = 10  # rows from which a single label in most of them is refused
+
+
 class Gaps(NamedTuple):
     """Counts of rows that lack the score of a label, in a file or a part of it."""
 
     rows: int = 0  # all rows
     lacking: int = 0  # rows that lack one label or several
+    single: int = 0  # rows with the score of only one label
     empty: int = 0  # rows without any score
     by_label: np.ndarray | int = 0  # [k], rows that lack each label
 
     def plus(self, gaps: "Gaps") -> "Gaps":
         """The counts of both parts together."""
-        lacking, empty = self.lacking + gaps.lacking, self.empty + gaps.empty
-        return Gaps(self.rows + gaps.rows, lacking, empty, self.by_label + gaps.by_label)
+        return Gaps(*(part + other for part, other in zip(self, gaps, strict=True)))
 
     def notes(
         self, label_names: Sequence[str], missing: missing_scores.Missing | None, *, is_named: bool
@@ -63,7 +66,7 @@ class Gaps(NamedTuple):
     def rare_labels(self, label_names: Sequence[str], *, is_named: bool = False) -> str:
         """A sentence on the labels that most rows lack, or all if they are named, "" if none is.
 
-        >>> Gaps(300, 299, 0, np.array([0, 0, 299])).rare_labels(("no", "yes", "maybe"))[:52]
+        >>> Gaps(300, 299, 0, 0, np.array([0, 0, 299])).rare_labels(("no", "yes", "maybe"))[:52]
         "Most rows lack 'maybe' (299 of 300); leave out label"
         """
         counts = np.broadcast_to(self.by_label, len(label_names)).tolist()
@@ -84,6 +87,16 @@ class Gaps(NamedTuple):
             f"Most rows lack {names}; leave out labels that you did not ask for: "
             f"{spell('labels', kept)}."
         )
+
+    def refuse_single(self, where: str) -> None:
+        """Raises InputError if most rows have the score of one label, which shows no preference."""
+        if self.rows >= MIN_ROWS and 2 * self.single > self.rows:
+            got = f"only one label in {self.single:,} of {self.rows:,} rows"
+            remedy = "request more tokens (top_logprobs=20)"
+            if self.single + self.empty < self.rows:
+                remedy += f", or pass {spell('missing', 'drop')}"
+            expected = "the scores of two labels or more in most rows"
+            raise InputError.at(where, expected, got, remedy, "missing")
 
     def no_rows(self, where: str) -> InputError:
         """The error where no row is left to learn from."""
@@ -175,6 +188,28 @@ def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Re
         raise InputError.at(f"{where}, column {name!r}", expected, came, remedy)
 
 
+def in_nats(imported: Imported, reading: Reading) -> Imported:
+    """Returns the scores of a file in nats, after checks, with the filler of missing scores."""
+    where, k = imported.where, len(imported.label_names)
+    scores = np.asarray(imported.log_probs, np.float64)
+    # Importers are checked as files are.
+    if scores.ndim != 2 or scores.shape[-1] != k:
+        raise InputError.at(where, f"{k} scores per row", f"shape {scores.shape}")
+    if not len(scores):
+        raise InputError.at(where, "at least one row of scores", "none")
+    # Probabilities become nats before missing scores are found: the logarithm of 0 is one.
+    names, blocks = imported.score_names or imported.label_names, {}
+    nats = to_nats(scores, where, reading.from_probs, names=names)
+    is_of_others = bool((nats > 0).any())
+    for name, rows in imported.blocks.items():
+        at = f"{where}, block {name!r}"
+        blocks[name] = to_nats(
+            rows, at, reading.from_probs, names=names, beside_others=is_of_others
+        )
+    filler = missing_scores.find_lowest(nats).filler
+    return replace(imported, log_probs=nats, blocks=blocks, filler=filler)
+
+
 def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     """One context as a score table: checked, without missing labels, its notes in the block.
 
@@ -182,19 +217,12 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
         InputError: probabilities; missing labels that `reading.missing` says nothing of; scores
             that are all equal; repeated row ids; what `scores.check` refuses.
     """
-    where = imported.where
-    scores, k = np.asarray(imported.log_probs, np.float64), len(imported.label_names)
-    # What an importer gives is checked as a file is.
-    if scores.ndim != 2 or scores.shape[-1] != k:
-        raise InputError.at(where, f"{k} scores per row", f"shape {scores.shape}")
-    if not len(scores):
-        raise InputError.at(where, "at least one row of scores", "none")
-    # Probabilities become nats before anything is missing: the logarithm of 0 says so.
-    names = imported.score_names or imported.label_names
-    scores = to_nats(scores, where, reading.from_probs, names=names)
-    is_of_others, is_absent = bool((scores > 0).any()), missing_scores.find_missing(scores)
-    notes = note_fillers(scores)
-    scores, is_kept, gaps = fill_labels(replace(imported, log_probs=scores), reading)
+    where, k = imported.where, len(imported.label_names)
+    notes = note_fillers(imported.log_probs) if imported.filler == -np.inf else ()
+    is_absent = missing_scores.find_missing(imported.log_probs, imported.filler)
+    scores, is_kept, gaps = fill_labels(imported, reading)
+    if reading.missing != "drop":
+        gaps.refuse_single(where)
     if not is_kept.any():
         raise gaps.no_rows(where)
     notes += gaps.notes(imported.label_names, reading.missing, is_named=bool(reading.labels))
@@ -222,10 +250,8 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
         spec[FILLED] = cast("Json", filled_in.tolist())
     blocks = {"test": make_block(moved, labels, row_ids=ids, spec=spec)}
     for name, rows in imported.blocks.items():
-        at = f"{where}, block {name!r}"
         numbered = tuple(map(str, range(rows.shape[-1])))
-        nats = to_nats(rows, at, reading.from_probs, names=names, beside_others=is_of_others)
-        filled = fill_labels(Imported(at, nats, numbered), reading)[0]
+        filled = fill_labels(Imported(f"{where}, block {name!r}", rows, numbered), reading)[0]
         blocks[name] = make_block(keep_differences(filled))
 
     context = dict(imported.about)
@@ -244,34 +270,39 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
 
 def to_tables(files: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
     """Every context of what was read as a score table."""
-    contexts = chain.from_iterable(split_contexts(imported, reading) for imported in files)
-    return [to_table(context, reading) for context in contexts]
+    in_files = (split_contexts(in_nats(imported, reading), reading) for imported in files)
+    return [to_table(context, reading) for context in chain.from_iterable(in_files)]
 
 
 def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.ndarray, Gaps]:
-    """Scores without missing labels, a mask of the rows kept, and what was missing."""
+    """Returns scores without missing labels, a mask of the rows kept, and the number of gaps."""
     scores, where, n = imported.log_probs, imported.where, len(imported.log_probs)
-    is_absent = missing_scores.find_missing(scores)
+    is_absent = missing_scores.find_missing(scores, imported.filler)
     if not is_absent.any():
         return scores, np.ones(n, bool), Gaps(n)
     missing_scores.refuse_greedy(scores, where)
-    lacking = int(is_absent.any(axis=1).sum())
-    empty = int(is_absent.all(axis=1).sum())
-    gaps = Gaps(n, lacking, empty, is_absent.sum(axis=0))
+    counts = (~is_absent).sum(axis=1)
+    lacking, single, empty = (
+        int(np.sum(is_few)) for is_few in (is_absent.any(axis=1), counts == 1, counts == 0)
+    )
+    gaps = Gaps(n, lacking, single, empty, is_absent.sum(axis=0))
     if reading.missing is None:
+        gaps.refuse_single(where)
         row, label = np.argwhere(is_absent)[0]
         file_row = row if imported.file_rows is None else imported.file_rows[row]
         rare_labels = "" if reading.labels else gaps.rare_labels(imported.label_names)
         raise InputError(
             f"{where}: row {file_row} has {scores[row, label]:g} as the score of "
-            f"{imported.label_names[label]!r} ({int(is_absent.sum())} scores like it in {lacking} "
-            f"of {n} rows): the label was not returned, so its score is below all returned scores; "
-            f"pass {spell('missing', 'least')}, which sets it there: a far lower number such as "
-            f"-100 would dominate the mean of its label. {rare_labels}".strip()
+            f"{imported.label_names[label]!r} ({int(is_absent.sum())} scores like it in "
+            f"{gaps.lacking} of {n} rows): the label was not returned, so its score is below all "
+            f"returned scores; pass {spell('missing', 'least')}, which sets it there: a far lower "
+            f"number such as -100 would dominate the mean of its label. {rare_labels}".strip()
         )
-    # Just below the least returned: of all tokens where the file says it (bound).
-    bound, below = imported.bound, reading.below
-    return *missing_scores.fill_scores(scores, reading.missing, bound, below=below), gaps
+    # Just below the lowest returned score: of all tokens if the file has it (bound).
+    filled, is_kept = missing_scores.fill_scores(
+        scores, reading.missing, imported.bound, below=reading.below, filler=imported.filler
+    )
+    return filled, is_kept, gaps
 
 
 def join_shards(shards: Sequence[Imported]) -> Imported:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.arrays.alignment import in_label_order
-from batch_calibration.arrays.missing_scores import LARGEST
+from batch_calibration.arrays.missing_scores import LARGEST, Lowest, find_lowest
 from batch_calibration.arrays.score_scale import keep_differences, to_nats
 from batch_calibration.calibration.base import predict
 from batch_calibration.calibration.shift import Shift, apply, log_target
@@ -59,6 +59,7 @@ class Source:
     # Name of the file and values of the `by` columns -> number of the context, for the rows read
     contexts: dict[tuple[str, ...], int] = field(default_factory=dict)
     gaps: Gaps = field(default_factory=Gaps)  # missing labels of the rows read in the last pass
+    filler: float = -np.inf  # the number in place of scores that were not returned
 
     @property
     def is_by_file(self) -> bool:
@@ -108,7 +109,7 @@ class Source:
                 "its label; score that row again."
             )
         file_rows = first_row + np.arange(len(scores))
-        imported = Imported(where, scores, self.labels, file_rows=file_rows)
+        imported = Imported(where, scores, self.labels, file_rows=file_rows, filler=self.filler)
         scores, is_kept, gaps = fill_labels(imported, self.reading)
         self.gaps = self.gaps.plus(gaps)
         table = table if is_kept.all() else table.filter(is_kept)
@@ -189,7 +190,23 @@ def open_source(
         for path in files:
             names[path] = path.stem if stems.count(path.stem) == 1 else str(path)
     notes, total = (*notes, *gold_notes), count_rows(files)
-    return Source(names, first_batch.schema, labels, total, reading, notes, scores[:KIND_ROWS])
+    source = Source(names, first_batch.schema, labels, total, reading, notes, scores[:KIND_ROWS])
+    source.filler = _find_filler(source)
+    return source
+
+
+def _find_filler(source: Source) -> float:
+    """Reads all scores to find the number in place of missing ones (`Lowest.filler`)."""
+    lowest = Lowest()
+    for path in source.files:
+        for table in _read_batches(path, list(source.labels)):
+            columns = [np.asarray(table[name].to_numpy(), np.float64) for name in source.labels]
+            scores = np.stack(columns, axis=1)
+            if source.reading.from_probs:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    scores = np.log(scores)
+            lowest = lowest.plus(find_lowest(scores))
+    return lowest.filler
 
 
 def count_rows(files: Sequence[Path]) -> int:
@@ -294,6 +311,8 @@ class Learned:
 
     def check(self) -> None:
         """Raises on a context without rows or with equal scores, and on repeated ids."""
+        if self._source.reading.missing != "drop":
+            self._source.gaps.refuse_single(self.where)
         for key, context in self._source.contexts.items():
             where = ", ".join(filter(None, key)) or self.where
             if not self.counts[context]:

@@ -1,12 +1,13 @@
 """Computes label scores from lists of the most probable first tokens of an answer."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from statistics import mode
 from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays.missing_scores import find_missing
+from batch_calibration.arrays.missing_scores import find_lowest, find_missing
 from batch_calibration.errors import InputError, refuse_unknown, shown
 
 SPACES = str.maketrans("Ġ▁Ċ", "   ")
@@ -78,7 +79,9 @@ def scores_of_top_k(
     """
     if not rows:
         raise InputError.at(where, "at least one row of tokens", "none")
-    returned = [_returned_tokens(row, f"{where}, row {i}") for i, row in enumerate(rows)]
+    all_numbers = list(chain.from_iterable(row.values() for row in rows))
+    filler = find_lowest(np.array(all_numbers, np.float64)).filler
+    returned = [_returned_tokens(row, f"{where}, row {i}", filler) for i, row in enumerate(rows)]
     scores = np.full((len(returned), len(labels)), -np.inf)  # [n, k], nats
     taken: dict[str, dict[str, None]] = {name: {} for name in labels}
     unclear: dict[int, InputError] = {}
@@ -208,10 +211,10 @@ def _match_beginning(
     )
 
 
-def _returned_tokens(row: LogProbs, where: str) -> dict[str, float]:
+def _returned_tokens(row: LogProbs, where: str, filler: float) -> dict[str, float]:
     """Returns the tokens of a row with log-probabilities; raises if the row is invalid."""
     log_probs = np.array(list(row.values()), np.float64)
-    is_absent = find_missing(log_probs)
+    is_absent = find_missing(log_probs, filler)
     returned = {}
     for token, log_prob, gone in zip(row, log_probs, is_absent, strict=True):
         if not gone:

@@ -62,6 +62,36 @@ def test_filled_labels_are_the_least_of_their_row(case):
             assert row[hid].max() < row[~hid].min()
 
 
+@pytest.mark.parametrize("filler", [-11.6, -23.0259, -50.0, -100.0, -1000.0])
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_a_low_number_in_place_of_many_scores_is_missing(filler, parts):
+    scores = np.round(np.log(np.random.default_rng(0).dirichlet([3, 2, 1], 60)), 4)
+    scores[::7, 1] = scores[3::20, 2] = filler
+    lowest = missing_scores.Lowest()
+    for part in np.array_split(scores, parts):
+        lowest = lowest.plus(missing_scores.find_lowest(part))
+    assert lowest == missing_scores.find_lowest(scores) and lowest.filler == filler
+    empty = np.where(scores == filler, np.nan, scores)
+    for missing in ("least", -30.0):
+        of_filler, of_empty = (
+            missing_scores.fill_every_row(rows, missing) for rows in (scores, empty)
+        )
+        np.testing.assert_array_equal(of_filler, of_empty)
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [[-0.1, -9.0], [-0.2, -9.0], [-0.3, -9.0]],  # near
+        [[-0.1, -30.0], [-0.2, -30.0], [-0.3, -1.0]],  # twice
+        [[-9.0, -30.0], [-20.0, -30.0], [-0.3, -30.0]],  # -20 is near
+        [[0.1, -30.0], [0.2, -30.0], [0.3, -30.0]],  # no log-probabilities
+    ],
+)
+def test_low_scores_are_scores(scores):
+    assert missing_scores.find_lowest(np.array(scores)).filler == -np.inf
+
+
 @given(lists())
 def test_the_range_is_that_of_all_distances(case):
     scores, bound = case

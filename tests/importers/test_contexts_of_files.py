@@ -192,11 +192,14 @@ def calibrate_both_ways(path, flags, capsys):
     return predicted, notes
 
 
+@pytest.mark.parametrize("gone", [np.nan, -100.0])
 @pytest.mark.parametrize("missing", ["least", "drop", "-9"])
-def test_missing_labels_of_a_stream_are_those_in_memory(tmp_path, missing, small_batches, capsys):
+def test_missing_labels_of_a_stream_are_those_in_memory(
+    tmp_path, missing, gone, small_batches, capsys
+):
     scores = SCORES[0].copy()
-    scores[40:80, 1] = np.nan  # whole batches lack a label
-    scores[100] = np.nan
+    scores[40:80, 1] = gone  # whole batches lack a label
+    scores[100] = gone
     write_parquet(tmp_path / "s.parquet", scores)
     flags = ["--labels=no,yes", f"--missing={missing}"]
     predicted, notes = calibrate_both_ways(tmp_path / "s.parquet", flags, capsys)

@@ -100,7 +100,7 @@ def test_arrays_pairs_and_dicts_of_names_are_matched_by_name(tmp_path):
     for table in tables:
         assert table.label_names == expected.label_names and gold(table) == gold(expected)
         np.testing.assert_array_equal(scores(table), scores(expected))
-    np.savez(tmp_path / "t.npz", scores=np.arange(6.0).reshape(3, 2), model=["a", "b", "b"])
+    np.savez(tmp_path / "t.npz", scores=-np.arange(6.0).reshape(3, 2), model=["a", "b", "b"])
     assert refused(tmp_path / "t.npz").got == "'a', 'b'"
 
 
