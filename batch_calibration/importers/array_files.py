@@ -35,7 +35,7 @@ def is_npy(path: Path, start: bytes) -> bool:
 
 
 def is_safetensors(path: Path, start: bytes) -> bool:
-    """Checks whether a file is named .safetensors or begins with such a header."""
+    """Checks whether a file is named .safetensors or begins with a safetensors header."""
     return path.suffix == ".safetensors" or start[5:9] == b"\0\0\0{"  # length, then JSON
 
 
@@ -156,7 +156,7 @@ def _context(
 ) -> Imported:
     """Combines scores [n, k] of the array `name` with the other arrays of their context.
 
-    `index` is the context's index on the leading axis, None if the scores have no such axis.
+    `index` is the context's index on the leading axis, or None for scores without this axis.
     """
     n, k = scores.shape
     label_arrays = (arrays[key] for key in LABEL_NAMES if _are_texts(arrays.get(key), k))

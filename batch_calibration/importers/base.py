@@ -66,7 +66,8 @@ class Imported:
         where: The file's name, for messages.
         log_probs: [n, k], in nats; minus infinity or NaN if a label was not returned.
         label_names: The k names of the labels.
-        labels: [n], the index of the right label, -1 if it is unknown; None if all are unknown.
+        labels: [n], the index of the right label, -1 if it is unknown, or None for
+            a file without right labels.
         row_ids: The n ids of the rows; None numbers the rows.
         file_rows: [n], the number of each row in the file, from 0; None for 0 to n - 1.
         bound: [n], the lowest log-probability returned for each row, of any token.

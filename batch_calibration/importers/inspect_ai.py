@@ -132,7 +132,7 @@ class AnswerPosition:
     """The position of a sample's answer among the tokens that the model wrote.
 
     Attributes:
-        before: The number of tokens before the answer, None if its position is unknown.
+        before: The number of tokens before the answer, or None for an unknown position.
         size: The number of all tokens.
         names_label: True if the tokens name any label.
         log_probs: The most probable tokens at the answer's position, or at the first token if the
@@ -235,7 +235,7 @@ def keep_answered(
 
 
 def _shown_order(sample: Sample, grades: Sequence[Sample], where: str) -> list[int] | None:
-    """Returns the index of the choice under each letter in the prompt, None if not shuffled.
+    """Returns the index of the choice under each letter in the prompt, or None without shuffling.
 
     If a solver shuffled the choices, Inspect's choice scorer repeats the prompt in its explanation.
     """
