@@ -1,4 +1,4 @@
-"""Importers: files, logs and frames of other programs as score tables, one importer a format."""
+"""Importers, one per format: read files, logs and frames of other programs as score tables."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["IMPORTERS", "Imported", "Importer", "Reading", "read", "read_shards"
 
 
 class Importer(NamedTuple):
-    """A format.
+    """The functions that recognize and read one format.
 
     Attributes:
-        recognizes: path and first bytes of a file -> True for a file of this format.
-        read: a file and the user's description of it -> its scores.
-        source: where the format is documented.
+        recognizes: Checks from a file's path and first bytes whether it has this format.
+        read: Reads the scores of a file, given the user's description of it.
+        source: The documentation of the format.
     """
 
     recognizes: Callable[[Path, bytes], bool]
@@ -62,7 +62,7 @@ FOREIGN = (
         "write a column for each option, and content-free rows to a separate file",
     ),
 )
-"""First bytes of files that are none of scores, what they are, and what to do."""
+"""Files without usable scores: a pattern of their first bytes, their kind, and a remedy."""
 HARNESS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
 SERVERS = {
     "vllm": "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html",
@@ -72,7 +72,7 @@ SERVERS = {
     "ollama": "https://docs.ollama.com/api",
     "gemini": "https://ai.google.dev/api/generate-content",
 }
-"""Server -> where its responses are documented; servers differ in `RESPONSE_FORMATS` alone."""
+"""Server -> the documentation of its responses; servers differ only in `RESPONSE_FORMATS`."""
 SAFETENSORS = "https://huggingface.co/docs/safetensors"
 LIGHTEVAL = "https://huggingface.co/docs/lighteval/saving-and-reading-results"
 INSPECT = "https://inspect.aisi.org.uk/eval-logs.html"
@@ -87,7 +87,7 @@ def _of_server(server: str) -> Importer:
     return Importer(recognizes, read, SERVERS[server])
 
 
-# Formats of logs come before formats of tables: a log may be JSON Lines or a zip as well.
+# Formats of logs come before formats of tables, because a log may also be JSON Lines or a zip.
 IMPORTERS: dict[str, Importer] = {
     "lm_eval": Importer(lm_eval.recognizes, lm_eval.read, HARNESS),
     "lighteval": Importer(lighteval.recognizes, lighteval.read, LIGHTEVAL),
@@ -106,20 +106,20 @@ IMPORTERS: dict[str, Importer] = {
     "json": Importer(text_files.is_json, text_files.read_json, "https://jsonlines.org"),
     "csv": Importer(text_files.is_delimited, text_files.read_delimited, "RFC 4180"),
 }
-"""Format -> importer; of those that recognize a file, the first one reads it."""
+"""Format -> importer; the first importer that recognizes a file reads it."""
 
 
 @usual_jax
 def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
-    """The score tables in a file of any known format.
+    """Reads the score tables in a file of any known format.
 
     Args:
-        path: the file, which may be compressed (gzip, Zstandard); or a working folder, whose own
-            tables come as they are.
-        reading: the user's description of it.
+        path: The file, plain or compressed (gzip, Zstandard), or a working folder. Score tables of
+            this package are loaded unchanged.
+        reading: The user's description of the file.
 
     Raises:
-        InputError: a sentence on what is wrong with it.
+        InputError: The file cannot be read as scores.
     """
     reading = reading or Reading()
     with plain_copy(Path(path)) as file:
@@ -130,14 +130,15 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
 
 
 def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> list[ScoreTable]:
-    """The score tables of files that are parts (shards) of one data set, read as one file.
+    """Reads files that are parts (shards) of one data set as one file.
 
     Args:
-        paths: the files; their rows are numbered through in this order.
-        reading: the user's description of all of them.
+        paths: The files. Rows are numbered across all files, in this order.
+        reading: The user's description, the same for all files.
 
     Raises:
-        InputError: files of other labels, or of several contexts each; what `read` refuses.
+        InputError: The files have different labels, a file has several contexts or is a score
+            table of this package, or `read` raises an error.
     """
     reading, shards = reading or Reading(), list[Imported]()
     for path in map(Path, paths):
@@ -153,7 +154,7 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
 
 
 def find_importer(path: Path, reading: Reading) -> Importer:
-    """The importer of a file: the one named, or the first that recognizes it."""
+    """Returns the importer that `reading` names, or the first that recognizes the file."""
     if reading.format:
         refuse_unknown("format", reading.format, IMPORTERS)
         return IMPORTERS[reading.format]

@@ -1,4 +1,4 @@
-"""npz, npy and safetensors files: named arrays, of which one or several hold scores."""
+"""Reads npz, npy and safetensors files: named arrays, with scores in one or several of them."""
 
 import zipfile
 from collections.abc import Callable
@@ -24,45 +24,45 @@ Arrays = dict[str, np.ndarray]
 
 
 def is_npz(path: Path, start: bytes) -> bool:
-    """True for a zip whose first file is an array."""
+    """Checks whether a file is a zip that begins with an array, or a zip named .npz."""
     name = start[30 : 30 + int.from_bytes(start[26:28], "little")]  # after a zip's fixed header
     return start[:4] == b"PK\3\4" and (name.endswith(b".npy") or path.suffix == ".npz")
 
 
 def is_npy(path: Path, start: bytes) -> bool:
-    """True for a file of one numpy array."""
+    """Checks whether a file holds one numpy array."""
     return path.suffix == ".npy" or start.startswith(b"\x93NUMPY")
 
 
 def is_safetensors(path: Path, start: bytes) -> bool:
-    """True for a file that begins with a safetensors header."""
-    return path.suffix == ".safetensors" or start[5:9] == b"\0\0\0{"  # its length, then JSON
+    """Checks whether a file is named .safetensors or begins with a safetensors header."""
+    return path.suffix == ".safetensors" or start[5:9] == b"\0\0\0{"  # length, then JSON
 
 
 def load_npz(path: Path) -> Arrays:
-    """The arrays of an npz file."""
+    """Loads the arrays of an npz file."""
     with zipfile.ZipFile(path) as archive:
         check_archive(archive, path)
-    # Without pickle: an array of objects could run code as it is read.
+    # Pickle is off, because loading an array of objects could run code.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         return dict(archive)
 
 
 def load_npy(path: Path) -> Arrays:
-    """The array of an npy file."""
-    # Mapped, a header that declares more than the file holds is refused before memory is taken.
+    """Loads the array of an npy file, under the name "scores"."""
+    # With a memory map, numpy refuses a header that exceeds the file before it allocates memory.
     return {"scores": np.array(np.load(path, mmap_mode="r", allow_pickle=False))}
 
 
 def load_safetensors(path: Path) -> Arrays:
-    """The arrays of a safetensors file; lists of texts in its metadata are names."""
+    """Loads the arrays of a safetensors file, and lists of texts from its metadata as arrays."""
     with safe_open(path, framework="numpy") as file:
         arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         metadata = file.metadata() or {}
-    for name, text in sorted(metadata.items()):  # safetensors give them in any order
+    for name, text in sorted(metadata.items()):  # their order in the file varies
         try:
             names = parse_json(text)
-        except ValueError:  # metadata of another kind, such as who wrote the file
+        except ValueError:  # other metadata, such as the author
             continue
         if isinstance(names, list) and all(isinstance(name, str) for name in names):
             arrays.setdefault(name, np.array(names, np.str_))
@@ -70,35 +70,39 @@ def load_safetensors(path: Path) -> Arrays:
 
 
 def read(load: Callable[[Path], Arrays], path: Path, reading: Reading) -> list[Imported]:
-    """The contexts of a file of arrays."""
-    # numpy, zipfile and safetensors have many errors, for damaged files.
+    """Reads the contexts of a file; `load` returns its arrays."""
+    # numpy, zipfile and safetensors raise many kinds of errors for damaged files.
     with answering(Exception, path, "an intact file of arrays"):
         arrays = load(path)
     return from_arrays(str(path), arrays, reading, task=path.stem)
 
 
 def from_arrays(where: str, arrays: Arrays, reading: Reading, *, task: str) -> list[Imported]:
-    """The contexts in named arrays.
+    """Returns the contexts in named arrays.
 
-    - Scores are the array named `scores`, `log_probs`, `logits`, `probs` ..., or the only array of
-      real numbers with two axes [n, k] or three [contexts, n, k]. Several named `X_scores` are
-      contexts named X, and arrays named `X_...` belong to that context alone.
+    - Scores are in the array named `scores`, `log_probs`, `logits`, `probs` ..., or in the only
+      array of real numbers with shape [n, k] or [contexts, n, k]. Each array named `X_scores` is a
+      context X, and other arrays named `X_...` belong only to this context.
     - An array of k texts named `labels`, `label_names` ... names the labels.
-    - An array of texts as long as the leading axis, such as `models`, names its contexts.
-    - Arrays of n values are columns, for `reading.gold`, `reading.ids` and `reading.by`; one named
-      `gold`, `labels`, `answers` ... holds the right labels. Whole numbers in `subject` are
-      indices into texts in `subjects`.
+    - An array with one text for each context, such as `models`, names the contexts.
+    - Arrays of n values are columns, for `reading.gold`, `reading.ids` and `reading.by`. A column
+      named `gold`, `labels`, `answers` ... holds the right labels. Integers in `subject` are
+      indices into the texts in `subjects`.
 
-    `task` is the task's name, unless `reading` names it.
+    Args:
+        where: The file's name, for messages.
+        arrays: Name -> array.
+        reading: The user's description of the file.
+        task: The task's name if `reading` has none.
     """
     contexts = []
     for prefix, name in _score_arrays(where, arrays, reading):
         if reading.labels == (name,):
-            reading = replace(reading, labels=())  # --labels named the array, not its labels
+            reading = replace(reading, labels=())  # it names the array, not a label
         at = f"{where}, {name}" if prefix else where
         task_name = f"{reading.task or task} {prefix.rstrip('_')}".strip()
         scores = np.asarray(read_numbers(arrays[name], at))
-        # Arrays with the prefix also under their names without it, which win.
+        # Without their prefix, arrays of this context take precedence over shared arrays.
         other_arrays = {key: array for key, array in arrays.items() if key != name}
         if prefix:
             own = [key for key in other_arrays if key.startswith(prefix)]
@@ -119,14 +123,14 @@ def from_arrays(where: str, arrays: Arrays, reading: Reading, *, task: str) -> l
             imported = _context(there, scores[i], other_arrays, reading, i, name)
             right.add(b"" if imported.labels is None else np.asarray(imported.labels).tobytes())
             of_array.append(replace(imported, about=about))
-        # With the same right labels row i is the same question in all of them.
+        # If all contexts have the same right labels, row i is the same question in each.
         same = {POOLED_AS: task_name, "rows": "same"} if len(right) == 1 and any(right) else {}
         contexts += [replace(one, about={**one.about, **same}) for one in of_array]
     return contexts
 
 
 def _score_arrays(where: str, arrays: Arrays, reading: Reading) -> list[tuple[str, str]]:
-    """The prefix of each array of scores, "" if there is none, and the array's name."""
+    """Returns each array of scores as its prefix, "" if it has none, and its name."""
     if len(reading.labels) == 1 and reading.labels[0] in arrays:
         return [("", reading.labels[0])]
     for name in SCORE_NAMES.split():
@@ -134,12 +138,12 @@ def _score_arrays(where: str, arrays: Arrays, reading: Reading) -> list[tuple[st
             return [("", name)]
     real, prefixed = [], []
     for name, array in arrays.items():
-        # Of 16 bits too: numpy alone does not count bfloat16 as real.
+        # JAX also counts bfloat16 as a real type; numpy does not.
         if array.ndim in (2, 3) and jnp.issubdtype(array.dtype, jnp.floating):
             real.append(name)
             endings = [ending for ending in SCORE_NAMES.split() if name.endswith(f"_{ending}")]
             prefixed += [(name.removesuffix(ending), name) for ending in endings]
-    if prefixed or len(real) == 1:  # of which the only one has any name
+    if prefixed or len(real) == 1:  # a single array may have any name
         return prefixed or [("", real[0])]
     listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
     expected = "an array named scores, [n, k] or [contexts, n, k]"
@@ -150,7 +154,10 @@ def _score_arrays(where: str, arrays: Arrays, reading: Reading) -> list[tuple[st
 def _context(
     where: str, scores: np.ndarray, arrays: Arrays, reading: Reading, index: int | None, name: str
 ) -> Imported:
-    """One context's scores [n, k], of the array `name`, with others; `index` is its leading one."""
+    """Combines scores [n, k] of the array `name` with the other arrays of their context.
+
+    `index` is the context's index on the leading axis, or None for scores without this axis.
+    """
     n, k = scores.shape
     label_arrays = (arrays[key] for key in LABEL_NAMES if _are_texts(arrays.get(key), k))
     names_in_file = next(label_arrays, None)
@@ -161,7 +168,7 @@ def _context(
             raise InputError.at(f"{where}, {key}", f"{k} names of labels", got, remedy)
     names = tuple(map("label {}".format, range(k)) if names_in_file is None else names_in_file)
     vectors = Vectors(tuple(map(str, names)), scores, are_named=are_named)
-    lists = {}  # what each row's scores are of
+    lists = {}  # arrays that list a label for each score of a row
     for key, array in arrays.items():
         if key.lower() in LABEL_NAMES and array.shape == (n, k) and array.dtype.kind in "USiu":
             lists[key] = array.tolist()
@@ -170,7 +177,7 @@ def _context(
         own_names = vectors.names if are_named else ()
         vectors = read_vectors(where, lists, "scores", reading, own_names)
 
-    # Arrays of a value a row: of all contexts, or of each along the leading axis.
+    # Columns have one value per row, shared by all contexts or separate for each.
     columns = {}
     for key, array in arrays.items():
         # [n], or [contexts, n]
@@ -186,7 +193,7 @@ def _context(
 
 
 def _context_names(arrays: Arrays, count: int) -> tuple[str, list[str]]:
-    """The name of the leading axis, for example "model", and the name of each context in it."""
+    """Returns the name of the leading axis, such as "model", and of each context on it."""
     for key, array in arrays.items():
         if key not in LABEL_NAMES and _are_texts(array, count):
             return key.removesuffix("s"), list(map(str, array))  # models -> model
@@ -194,11 +201,14 @@ def _context_names(arrays: Arrays, count: int) -> tuple[str, list[str]]:
 
 
 def _decode(key: str, column: np.ndarray, arrays: Arrays) -> np.ndarray:
-    """A column; if it indexes texts of another array, as `subject` does `subjects`, the texts."""
+    """Returns a column, with indices replaced by texts if another array holds its texts.
+
+    For example, `subject` may hold indices into the texts of `subjects`.
+    """
     texts = next((arrays[name] for name in (f"{key}s", f"{key}_names") if name in arrays), None)
     if texts is None or not _are_texts(texts, len(texts)) or column.dtype.kind not in "iu":
         return column
-    # Another array of numbers may have such a name by chance.
+    # The names may match by chance; the numbers must be valid indices.
     is_inside = column.size and column.min() >= 0 and column.max() < len(texts)
     return texts[column] if is_inside else column
 
@@ -208,7 +218,7 @@ def _are_texts(array: np.ndarray | None, count: int) -> bool:
 
 
 def _may_be_gold(column: np.ndarray | None, names: tuple[str, ...]) -> bool:
-    """True if a column may hold right labels: indices, or names of labels."""
+    """Checks whether a column may hold right labels, as indices or as names."""
     if column is None:
         return False
     return column.dtype.kind in "iu" or set(map(text_of, column)) <= {*names, "", "-1"}

@@ -1,4 +1,4 @@
-"""The input and the output of every importer: a `Reading` of a file, and the scores `Imported`."""
+"""The input of every importer, a `Reading`, and its output, `Imported` scores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from batch_calibration.arrays.missing_scores import BELOW, Missing
 from batch_calibration.files import Json
 from batch_calibration.importers.cells import choose_labels, renumber_labels
 
-ALONE = "pmi"  # the block of scores of choices without the question
+ALONE = "pmi"  # the block with scores of the choices without their question
 CONTEXT_NAMES = ("model", "model_name", "task", "task_name")
-"""Names of columns that say which model or task a row is of."""
+"""Names of columns with the model or task of each row."""
 
 
 @dataclass(frozen=True)
@@ -21,23 +21,26 @@ class Reading:
     """The user's description of a file of scores.
 
     Attributes:
-        format: an importer's name, "" to find it out.
-        labels: names of the labels in the order of the columns; of a file of named columns, the
-            columns that hold the scores; of a log, which of its choices and in which order.
-        tokens: label -> the tokens that mean it, where scores are of tokens; the label's own name,
-            with and without a space and capital, where it is not named.
-        gold: column of the right label, its name or index; "" for the log's own, or none.
-        ids: column of row ids.
-        by: columns whose values tell contexts apart, such as a subject or a prompt.
-        missing: what is done about labels that were not returned; None refuses them.
-        below: how far below the least returned score `missing="least"` puts them, in nats.
-        from_probs: whether the numbers are probabilities; None finds out, and refuses what are
-            neither log-probabilities nor scores of another kind, such as logits; False takes all.
-        task: what to call the task, one for all rows; "" for the log's own name, or the file's.
-        model: what to call the model, one for all rows; "" for the log's own name, or none.
-        at: where the label is in an answer of several tokens: "first", "last", "json:KEY" or a
-            regular expression; "" finds it out (`responses.answers.find_place`).
-        filter: of a harness log whose rows repeat per filter, which.
+        format: The name of an importer; "" detects the format.
+        labels: The names of the labels, in the order of the columns. In a table they select the
+            columns of scores; in a log they select and order the choices.
+        tokens: Label -> the tokens that mean it, if the file has scores of tokens. Other labels
+            match tokens by their own names (`responses.top_k.scores_of_top_k`).
+        gold: The column of right labels, as names or indices. "" uses the right labels of a log or
+            a column with a usual name, such as `gold`.
+        ids: The column of row ids.
+        by: Columns that separate contexts, such as a subject or a prompt. Each combination of
+            their values is a context.
+        missing: The treatment of labels that were not returned; None raises an error.
+        below: The distance of missing labels from the lowest returned score for `missing="least"`,
+            in nats.
+        from_probs: True for probabilities; False leaves the numbers unchanged. None detects the
+            scale and refuses probabilities, percentages, losses and unclear numbers.
+        task: A name for the task of all rows; "" uses the name in the log, or the file's name.
+        model: A name for the model of all rows; "" uses the name in the log, if it has one.
+        at: The position of the label in an answer of several tokens: "first", "last", "json:KEY"
+            or a regular expression; "" detects it (`responses.answers.find_place`).
+        filter: The filter to read from a harness log that repeats its rows for each filter.
     """
 
     format: str = ""
@@ -57,26 +60,27 @@ class Reading:
 
 @dataclass(frozen=True)
 class Imported:
-    """Scores of one context or several as a file has them.
+    """Scores of one or several contexts as a file holds them.
 
     Attributes:
-        where: the file's name, for sentences.
-        log_probs: [n, k], nats; minus infinity or NaN where a label was not returned.
-        label_names: k names.
-        labels: [n], the right label's index, -1 where unknown; None for unknown throughout.
-        row_ids: n names, None to number the rows.
-        file_rows: [n], each row's number in the file, from 0; None where they are 0 to n - 1.
-        bound: [n], the least log-probability that was returned for each row, of any token.
-        about: what is known of the context: task, model, data, shots, seed, template, split ...
-        columns: n values each of the columns of `Reading.by`, and of those that may tell models or
-            tasks apart.
-        blocks: name -> scores [m, k] of other rows, such as "pmi", "cc", "dc".
-        notes: what a reader of the numbers must know, in sentences.
-        score_names: what names the scores where it is not the labels: the one array or column that
-            holds all of a row's; evidence of what kind of numbers they are.
-        full: whether a label's score is of its whole vocabulary, so that a row's label mass says
-            whether the model answered with a label.
-        filler: the number in place of scores that were not returned (`missing_scores.Lowest`).
+        where: The file's name, for messages.
+        log_probs: [n, k], in nats; minus infinity or NaN if a label was not returned.
+        label_names: The k names of the labels.
+        labels: [n], the index of the right label, -1 if it is unknown, or None for
+            a file without right labels.
+        row_ids: The n ids of the rows; None numbers the rows.
+        file_rows: [n], the number of each row in the file, from 0; None for 0 to n - 1.
+        bound: [n], the lowest log-probability returned for each row, of any token.
+        about: Known facts of the context: task, model, data, shots, seed, template, split ...
+        columns: Name -> n values, for the columns of `Reading.by` and for columns with the model
+            or the task of each row.
+        blocks: Name -> scores [m, k] of other rows, such as "pmi", "cc", "dc".
+        notes: Sentences that a reader of the scores must know.
+        score_names: The name of the array or column with all scores of a row, or () if the scores
+            are named by `label_names`. A name may show the scale of the scores.
+        full: True if the scores are log-probabilities over the whole vocabulary. The label mass
+            then shows whether the model answered with a label.
+        filler: The number in place of scores that were not returned (`missing_scores.Lowest`).
     """
 
     where: str
@@ -95,7 +99,7 @@ class Imported:
     filler: float = -np.inf
 
     def take_labels(self, chosen: Sequence[str]) -> Imported:
-        """The same of the chosen labels, in their order; of all labels if none is chosen."""
+        """Returns the scores of the chosen labels, in their order; all labels if `chosen` is ()."""
         names, indices = choose_labels(self.where, self.label_names, chosen, are_named=True)
         gold = self.labels
         if gold is not None:
@@ -105,11 +109,11 @@ class Imported:
         return replace(self, log_probs=scores, label_names=names, labels=gold, blocks=blocks)
 
     def take_rows(self, chosen: np.ndarray) -> Imported:
-        """The same of some rows: a mask or indices [n]."""
+        """Returns the scores of some rows; `chosen` is a mask [n] or indices."""
         n = len(self.log_probs)
-        index = np.arange(n)[chosen]  # of a mask, too
+        index = np.arange(n)[chosen]  # turns a mask into indices
         blocks, columns = dict(self.blocks), {}
-        # It has a row for each row of scores if the choices differ from row to row.
+        # The block has a row for each row of scores only if the choices differ between rows.
         if len(blocks.get(ALONE, ())) == n:
             blocks[ALONE] = blocks[ALONE][index]
         for name, cells in self.columns.items():

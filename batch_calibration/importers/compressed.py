@@ -1,4 +1,4 @@
-"""Compressed files as plain ones, and limits on the size that a file unpacks to."""
+"""Unpacks compressed files, with limits on the unpacked size."""
 
 import gzip
 import re
@@ -16,26 +16,26 @@ from batch_calibration.files import temporary_folder
 from batch_calibration.files.rows import refuse_remote
 
 GIB = 1 << 30
-MAX_UNPACKED = 1 << 29  # bytes that any file may unpack to
+MAX_UNPACKED = 1 << 29  # unpacked bytes that are allowed for a file of any size
 MAX_RATIO = 100
-"""Times its own size that a larger one may unpack to: scores and logs compress 2 to 30 times."""
-NUMBER_SIZE = 8  # bytes of a number in memory
-CHUNK = 1 << 20  # bytes in memory at a time
+"""The largest ratio of unpacked to packed size of larger files. Scores and logs have 2 to 30."""
+NUMBER_SIZE = 8  # bytes per number in memory
+CHUNK = 1 << 20  # bytes read at a time
 COMPRESSED = (".gz", ".zst")
-"""Endings of compressed files; what they are is read from their first bytes."""
+"""File name suffixes that unpacking removes; a file's first bytes show its compression."""
 UNPACK = "pip install pyarrow, or unpack it"
 GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 @contextmanager
 def plain_copy(path: Path) -> Iterator[Path]:
-    """Yields the file itself, or an unpacked temporary copy; errors name the file itself.
+    """Yields a plain file itself, or an unpacked temporary copy of a compressed file.
 
-    A log's file of results is copied too.
+    Errors name the original file. The results file of a harness log is copied, too.
 
     Raises:
-        InputError: an address of another machine; a package is not installed; the file unpacks to
-            far more than it holds.
+        InputError: The path is a URL, a package for unpacking is not installed, or the file is
+            damaged or unpacks to more than `MAX_UNPACKED` and `MAX_RATIO` allow.
     """
     refuse_remote(path)
     start = _start(path)
@@ -52,7 +52,7 @@ def plain_copy(path: Path) -> Iterator[Path]:
 
 
 def _start(path: Path) -> bytes:
-    """The first bytes of a file, which tell how it is compressed; none where it is no file."""
+    """Returns the first bytes of a file, which show its compression; b"" if it is no file."""
     if not path.is_file():
         return b""
     with path.open("rb") as file:
@@ -64,7 +64,7 @@ def _max_unpacked(path: Path) -> int:
 
 
 def _unpack(path: Path, folder: Path, *, is_gzip: bool) -> Path:
-    """Unpacks a file into a folder; never more than `MAX_UNPACKED` allows."""
+    """Unpacks a file into a folder and returns its path; raises an error if it is too large."""
     name = path.name.removesuffix(path.suffix) if path.suffix in COMPRESSED else path.name
     plain = folder / name
     most, size = _max_unpacked(path), 0
@@ -79,7 +79,7 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool) -> Path:
                     raise InputError.at(path, expected, "more", "if intended, unpack it yourself")
                 target.write(chunk)
     except (EOFError, zlib.error, OSError) as error:
-        # Those of gzip and pyarrow have no number; those of the disk have one.
+        # Errors of the file system have an errno; errors of gzip and pyarrow have none.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         expected = "an intact compressed file"
@@ -90,7 +90,7 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool) -> Path:
 def open_zstandard(
     source: str | BinaryIO, where: object, remedy: str
 ) -> AbstractContextManager[BinaryIO]:
-    """What a file, by its name or open, holds when it is unpacked."""
+    """Opens a Zstandard file, given by its path or as an open file, as a stream of plain bytes."""
     with answering(ImportError, where, "pyarrow, which unpacks Zstandard", remedy):
         import pyarrow
     stream: AbstractContextManager[BinaryIO] = pyarrow.CompressedInputStream(source, "zstd")
@@ -98,7 +98,7 @@ def open_zstandard(
 
 
 def _copy_results(path: Path, folder: Path) -> None:
-    """Copy the file of results of a harness log, which names its model and shots."""
+    """Copies the results file of a harness log, which holds the model and the shots."""
     dated = re.fullmatch(r"samples_.+_(\d{4}-.*)\.jsonl(\.gz|\.zst)?", path.name)
     if not dated:
         return
@@ -108,7 +108,7 @@ def _copy_results(path: Path, folder: Path) -> None:
 
 
 def check_unpacked(path: Path, unpacked: int) -> None:
-    """Refuse a file that says to unpack to far more than it holds."""
+    """Raises an error if the declared unpacked size of a file exceeds its limit."""
     size, most = path.stat().st_size, _max_unpacked(path)
     if unpacked > most:
         expected = f"a file of {size:,} bytes that unpacks to at most {most / GIB:.3g} GiB"
@@ -118,13 +118,16 @@ def check_unpacked(path: Path, unpacked: int) -> None:
 
 
 def check_archive(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse a zip whose files unpack to far more than it holds.
+    """Raises an error if the declared unpacked size of a zip exceeds its limit.
 
-    zipfile reads no more of a file than its header declares, so the declared sizes bound the real.
+    zipfile never reads more of a member than its header declares, so declared sizes are bounds.
     """
     check_unpacked(path, sum(member.file_size for member in archive.infolist()))
 
 
 def check_rows(path: Path, rows: int, columns: int) -> None:
-    """Refuse a file of columns whose rows, run-length encoded, are far more than it holds."""
+    """Raises an error if the rows of a columnar file exceed its limit in memory.
+
+    Run-length encoding can store many equal rows in a few bytes.
+    """
     check_unpacked(path, NUMBER_SIZE * rows * columns)

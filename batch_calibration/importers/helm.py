@@ -1,9 +1,9 @@
-"""Runs of HELM: `scenario_state.json`, which holds each request and its log-probabilities.
+"""Reads runs of HELM: `scenario_state.json`, with each request and its log-probabilities.
 
-`multiple_choice_separate_*` asks for each choice in its prompt and echoes it: a choice's score is
-the sum over its tokens; scores of "calibration" requests, which lack the question, are the block
-"pmi". `multiple_choice_joint` asks for a letter: its score is in the list of the most probable
-tokens, which HELM keeps up to version 0.3.
+With `multiple_choice_separate_*`, each prompt ends with one choice, and the server echoes it. The
+score of a choice is the sum over its tokens. Scores of "calibration" requests, which have no
+question, become the block "pmi". With `multiple_choice_joint`, the model answers with a letter. The
+scores come from its list of the most probable tokens, which HELM stores up to version 0.3.
 """
 
 import math
@@ -24,17 +24,17 @@ SEPARATE, JOINT = "multiple_choice_separate_", "multiple_choice_joint"
 REMEDY = "ask again with the same demonstrations in all prompts."
 
 
-Rows = dict[tuple[int, str], questions.Row]  # trial and question -> its row
+Rows = dict[tuple[int, str], questions.Row]  # trial and question id -> row
 
 
 class HelmRequest(NamedTuple):
     """One request of a run.
 
     Attributes:
-        where: its place in the file, for sentences.
-        trial: the number of its demonstrations, which are drawn anew for each trial.
-        id: of the question.
-        state: the request's object in the file.
+        where: Its location in the file, for messages.
+        trial: The index of the trial; each trial draws new demonstrations.
+        id: The question's id.
+        state: The request's object in the file.
     """
 
     where: str
@@ -44,16 +44,16 @@ class HelmRequest(NamedTuple):
 
     @property
     def key(self) -> tuple[int, str]:
-        """Trial and question."""
+        """The trial and the question's id."""
         return self.trial, self.id
 
     @property
     def prompt(self) -> str:
-        """The text that was sent."""
+        """The text of the request."""
         return str(object_at(self.state, "request").get("prompt", ""))
 
     def references(self) -> tuple[tuple[str, ...], Json]:
-        """The texts of the choices, and which are right."""
+        """Returns the texts of the choices and the indices of right choices."""
         texts, right = [], list[Json]()
         references = list_at(self.state, "instance", "references")
         for i, reference in enumerate(references):
@@ -61,13 +61,13 @@ class HelmRequest(NamedTuple):
             if not isinstance(text, str):
                 raise InputError.at(self.where, f"the text of choice {i}", shown(text))
             texts.append(text)
-            # Several may be right; `questions` makes such a row's label unknown.
+            # If several choices are right, `questions` makes the label unknown.
             if "correct" in list_at(reference, "tags"):
                 right.append(i)
         return tuple(texts), right
 
     def completion(self) -> list[dict[str, Json]]:
-        """The tokens of the only completion."""
+        """Returns the tokens of the only completion; raises an error if there are several."""
         completions = list_at(self.state, "result", "completions")
         if len(completions) != 1:
             remedy = "run HELM again if it failed"
@@ -75,9 +75,9 @@ class HelmRequest(NamedTuple):
         return list(map(object_at, list_at(completions, 0, "tokens")))
 
     def row(self, choices: tuple[str, ...], prompt: str, reading: Reading) -> questions.Row:
-        """The question as a row, without scores."""
+        """Returns the question as a row without scores."""
         instance = object_at(self.state, "instance")
-        # A data set's own fields may not hide those that all instances have.
+        # Fields that all instances have take precedence over fields of the data set.
         known_fields = {**object_at(instance, "extra_data"), **instance}
         _, right = self.references()
         target = questions.target_of(known_fields, right, self.where, reading, kind="instance")
@@ -86,7 +86,7 @@ class HelmRequest(NamedTuple):
 
 
 def recognizes(_: Path, start: bytes) -> bool:
-    """True for the state of a run, and for its statistics."""
+    """Checks whether a file is the state of a run or holds its statistics."""
     return bool(re.match(rb'\s*\{\s*"adapter_spec"\s*:', start) or _is_statistics(start))
 
 
@@ -95,7 +95,7 @@ def _is_statistics(start: bytes) -> bool:
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a run, one context a trial: each trial has demonstrations of its own."""
+    """Reads the scores of a run, one context per trial, because trials differ in demonstrations."""
     if _is_statistics(beginning(path)):
         raise InputError(
             f"{path}: these are statistics of instances, without scores of choices; "
@@ -131,18 +131,18 @@ def read(path: Path, reading: Reading) -> list[Imported]:
 
 
 def _requests(states: list[Json], path: str) -> Iterator[HelmRequest]:
-    """The requests of a run, except requests of perturbed and of training instances."""
+    """Yields the requests of a run, except requests of perturbed instances."""
     for i, state in enumerate(map(object_at, states)):
         where, instance = f"{path}, request {i}", object_at(state, "instance")
         trial, name = state.get("train_trial_index", 0), instance.get("id")
         if not isinstance(name, str) or type(trial) is not int:
             raise InputError.at(where, "a request with its instance's id", shown(states[i]))
-        if instance.get("perturbation") is None:  # else a copy with typos or the like
+        if instance.get("perturbation") is None:  # a perturbed copy has typos, for example
             yield HelmRequest(where, trial, name, state)
 
 
 def _separate(requests: Iterator[HelmRequest], reading: Reading) -> Rows:
-    """Questions whose choices were scored one by one, by trial and id."""
+    """Returns the rows of questions with a separate request for each choice."""
     first: dict[tuple[int, str], tuple[HelmRequest, str]] = {}  # question -> request, prompt
     # Question -> mode ("original", "calibration") -> choice -> log-probability
     log_probs: dict[tuple[int, str], dict[str, dict[int, float]]] = {}
@@ -151,7 +151,7 @@ def _separate(requests: Iterator[HelmRequest], reading: Reading) -> Rows:
         choice = request.state.get("reference_index")
         if type(choice) is not int or not 0 <= choice < len(choices):
             raise InputError.at(request.where, "the index of a choice", shown(choice))
-        # A run without calibration names no mode.
+        # Requests of a run without calibration have no mode.
         mode = str(request.state.get("request_mode") or "original")
         by_choice = log_probs.setdefault(request.key, {}).setdefault(mode, {})
         if choice in by_choice:
@@ -159,7 +159,7 @@ def _separate(requests: Iterator[HelmRequest], reading: Reading) -> Rows:
                 f"{request.where}: choice {choice} of instance {request.id} occurs twice."
             )
         by_choice[choice] = _end_log_prob(request, choices[choice])
-        # What all choices share of the prompt.
+        # The prompt without its choice is the same for all choices.
         prompt = request.prompt.removesuffix(choices[choice])
         first.setdefault(request.key, (request, prompt))
     rows = {}
@@ -177,11 +177,11 @@ def _separate(requests: Iterator[HelmRequest], reading: Reading) -> Rows:
 
 
 def _joint(requests: Iterator[HelmRequest], path: str, reading: Reading) -> Rows:
-    """Questions that were answered by a letter."""
+    """Returns the rows of questions that the model answers with a letter."""
     rows: Rows = {}
     lists: list[dict[str, float]] = []
     for request in requests:
-        # "A" -> the text of the choice.
+        # The mapping is from letters to texts of choices.
         letters = tuple(object_at(request.state, "output_mapping"))
         top = object_at(request.completion(), 0, "top_logprobs")
         if not top:
@@ -199,7 +199,7 @@ def _joint(requests: Iterator[HelmRequest], path: str, reading: Reading) -> Rows
 
 
 def _end_log_prob(request: HelmRequest, choice: str) -> float:
-    """The sum of the log-probabilities of the last tokens, which spell the choice."""
+    """Sums the log-probabilities of the last tokens, which spell the choice."""
     end, total = "", 0.0
     for token in reversed(request.completion()):
         end = str(token.get("text", "")) + end

@@ -1,7 +1,8 @@
-"""Logs of Inspect (inspect_ai), `.eval` and `.json`, of questions answered by a letter or word.
+"""Reads logs of Inspect (inspect_ai), `.eval` and `.json`, with answers of one letter or word.
 
-A sample's `output.choices[0].logprobs` has, for each token that the model wrote, the most probable
-tokens there, if the model was asked for them. The scores are read at the token of the answer.
+If the evaluation requested log-probabilities, a sample's `output.choices[0].logprobs` lists the
+most probable tokens at the position of each written token. The scores come from the list at the
+answer's position.
 """
 
 import io
@@ -25,24 +26,24 @@ from batch_calibration.responses.servers import add_token
 from batch_calibration.responses.top_k import AROUND, fold
 
 HEADERS = ("header.json", "_journal/start.json")
-"""Names of a log's header: of one that is finished, and of one that was stopped."""
-ZSTANDARD = 93  # the method's number in zip files
+"""Names of the header in a finished log and in a log of a stopped evaluation."""
+ZSTANDARD = 93  # the number of this compression method in zip files
 CONVERT = f"{extra('data')}, or inspect log convert --to json --output-dir DIR LOG"
-MAX_BYTES = 1 << 28  # of one sample or header, beyond which it is none
+MAX_BYTES = 1 << 28  # largest size of a sample or header
 
 
-Sample = Mapping[str, Json]  # one as the log has it, or a part of it
+Sample = Mapping[str, Json]  # a sample's object in the log, or a part of it
 
 
 def recognizes(path: Path, start: bytes) -> bool:
-    """True for a log: a zip named `.eval`, or JSON that begins like one."""
+    """Checks whether a file is a log: a zip named `.eval`, or JSON that begins like a log."""
     if start.startswith(b"PK"):
         return path.suffix == ".eval"
     return bool(re.match(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:', start))
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a log's samples, of the first epoch."""
+    """Reads the scores of a log's samples in the first epoch."""
     header: Mapping[str, Json] = {}
     rows: list[questions.Row] = []
     positions: list[AnswerPosition] = []
@@ -50,7 +51,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     for where, sample in _header_and_samples(path):
         if "eval" in sample and "id" not in sample:
             header = object_at(sample, "eval")
-        elif sample.get("epoch", 1) != 1:  # the same question again, sampled anew
+        elif sample.get("epoch", 1) != 1:  # repeats the question
             later_epochs += 1
         elif sample.get("error") or value_at(sample, "output", "error"):
             failed += 1
@@ -76,7 +77,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
 
 
 def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
-    """The header, then each sample, with its place in words."""
+    """Yields the header, then each sample, each after its location for messages."""
     if path.suffix != ".eval":
         log = parse_object(read_text(path), str(path))
         yield str(path), {"eval": log.get("eval")}
@@ -98,18 +99,21 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
 
 
 def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
-    """A file of an archive; Zstandard, which Inspect writes, zipfile reads from Python 3.14 on."""
+    """Returns the bytes of an archive's member.
+
+    Inspect writes Zstandard, which zipfile cannot read before Python 3.14.
+    """
     if member.compress_type != ZSTANDARD:
         return archive.read(member)
     with path.open("rb") as file:
         file.seek(member.header_offset)
-        header = file.read(30)  # the fixed part, in each member again
-        # Lengths of the name and of other fields, which stand between the header and the data.
+        header = file.read(30)  # the fixed part of the member's local header
+        # The name and extra fields lie between the header and the data; these are their lengths.
         lengths = [int.from_bytes(header[at : at + 2], "little") for at in (26, 28)]
-        file.seek(sum(lengths), 1)  # 1: from here on
+        file.seek(sum(lengths), 1)  # 1: relative to the current position
         compressed = file.read(member.compress_size)
     with open_zstandard(io.BytesIO(compressed), path, CONVERT) as stream:
-        # Its own frame may hold more than the zip declares.
+        # The compressed frame may hold more bytes than the zip declares.
         content = bytes(stream.read(member.file_size + 1))
     if len(content) > member.file_size:
         raise zipfile.BadZipFile(f"{member.filename} unpacks to more than {member.file_size} bytes")
@@ -117,10 +121,10 @@ def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
 
 
 IS_RIGHT = {"C": True, "I": False, 1: True, 0: False}
-"""Values of a score -> whether the answer is right."""
-SCORER = "label_bias"  # the name of our own scorer in Inspect (integrations/inspect_ai.py)
+"""Value of a score -> True if the answer is right."""
+SCORER = "label_bias"  # this package's scorer in Inspect (integrations/inspect_ai.py)
 SHUFFLED = "Choices were shuffled"
-"""Beginning of the explanation of Inspect's scorer of choices, which repeats the prompt."""
+"""The beginning of an explanation by Inspect's choice scorer, which repeats the prompt."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +132,12 @@ class AnswerPosition:
     """The position of a sample's answer among the tokens that the model wrote.
 
     Attributes:
-        before: tokens before the answer, None if its position is unknown.
-        size: all tokens.
-        names_label: whether the tokens name any label.
-        log_probs: the most probable tokens at the position, or at the first if it is unknown.
-        written: the token that the model wrote there, without the signs around it.
+        before: The number of tokens before the answer, or None for an unknown position.
+        size: The number of all tokens.
+        names_label: True if the tokens name any label.
+        log_probs: The most probable tokens at the answer's position, or at the first token if the
+            position is unknown, with their log-probabilities in nats.
+        written: The written token at the same position, without the signs around it.
     """
 
     before: int | None
@@ -145,25 +150,29 @@ class AnswerPosition:
 def read_sample(
     sample: Sample, where: str, reading: Reading, order: Sequence[int] | None = None
 ) -> tuple[questions.Row, AnswerPosition]:
-    """A sample's question, without scores, and the position of its answer.
+    """Returns a sample's question as a row without scores, and the position of its answer.
 
-    `reading.labels` are the answers of a sample without choices. `order` is the number of the
-    choice under each letter that the model saw, if a solver shuffled them; None to find it in the
-    explanation of Inspect's own scorer.
+    Args:
+        sample: The sample's object in the log.
+        where: Its location, for messages.
+        reading: The user's description of the log; its labels are the answers of a sample without
+            choices.
+        order: The index of the choice under each letter in the prompt, if a solver shuffled the
+            choices. None takes it from the explanation of Inspect's choice scorer.
 
     Raises:
-        InputError: no log-probabilities; no choices and no labels; choices that were shuffled in
-            an unknown order.
+        InputError: The sample has no log-probabilities, or neither choices nor labels, or its
+            choices were shuffled in an unknown order.
     """
     labels = _labels(sample, where, reading)
-    # Without our own scorer, whose answer is the largest score.
+    # This package's own scorer is skipped, because its answer is the label with the best score.
     graded = object_at(sample, "scores").items()
     grades = [object_at(grade) for name, grade in graded if not name.startswith(SCORER)]
     if order is None:
         order = _shown_order(sample, grades, where)
-    # The letter that the model saw in place of a letter of the log.
+    # Letter in the log -> letter in the prompt that the model saw.
     seen = {labels[choice]: letter for letter, choice in zip(labels, order or (), strict=False)}
-    # Of several scorers none is the log's own.
+    # With several scorers, it is unknown which one is authoritative.
     grade = grades[0] if len(grades) == 1 else {}
     answer = text_at(grade, "answer").strip()
     recorded = next((name for name in labels if fold(name) == fold(answer)), "")
@@ -175,7 +184,7 @@ def read_sample(
     if isinstance(target, list) and len(target) == 1:
         target = target[0]
     if isinstance(target, str) and target.strip().upper() in labels:
-        target = target.strip().upper()  # letters, however the data set writes them
+        target = target.strip().upper()  # data sets may write small letters
         target = seen.get(target, target)
     value = grade.get("value")
     right = IS_RIGHT.get(value) if isinstance(value, str | int | float) else None
@@ -187,7 +196,7 @@ def read_sample(
 def score_samples(
     rows: Sequence[questions.Row], positions: Sequence[AnswerPosition], where: str, reading: Reading
 ) -> tuple[list[questions.Row], list[str]]:
-    """The samples with an answer, with their scores, and notes on the others."""
+    """Returns the samples that have an answer, with scores, and notes on omitted samples."""
     answered, answered_positions, notes = keep_answered(rows, positions, where)
     lists = [position.log_probs for position in answered_positions]
     return questions.score_by_first_tokens(answered, lists, where, reading), notes
@@ -196,10 +205,13 @@ def score_samples(
 def keep_answered(
     rows: Sequence[questions.Row], positions: Sequence[AnswerPosition], where: str
 ) -> tuple[list[questions.Row], list[AnswerPosition], list[str]]:
-    """The samples with an answer, and notes on the others and on tokens before answers."""
+    """Returns the samples that have an answer, the positions of these answers, and notes.
+
+    The notes are on omitted samples and on tokens before the answers.
+    """
     starts = {position.before for position in positions if position.before is not None}
     longest = max((position.size for position in positions), default=0)
-    # If the others answer by their first token, an answer that is no label is there, too.
+    # If answers are first tokens in this log, an answer that is no label is a first token, too.
     is_at_once = starts == {0} or (not starts and longest <= MAX_TOKENS_AT_ONCE)
     is_kept = [p.before is not None or (is_at_once and not p.names_label) for p in positions]
     open_count = is_kept.count(False)
@@ -223,9 +235,9 @@ def keep_answered(
 
 
 def _shown_order(sample: Sample, grades: Sequence[Sample], where: str) -> list[int] | None:
-    """The number of the choice under each letter that the model saw, None where as in the log.
+    """Returns the index of the choice under each letter in the prompt, or None without shuffling.
 
-    Inspect's scorer of choices repeats what was sent to the model where a solver shuffled them.
+    If a solver shuffled the choices, Inspect's choice scorer repeats the prompt in its explanation.
     """
     explanations = [text_at(grade, "explanation") for grade in grades]
     explanation = next((text for text in explanations if SHUFFLED in text), "")
@@ -238,7 +250,7 @@ def _shown_order(sample: Sample, grades: Sequence[Sample], where: str) -> list[i
     for letter in numbered_names(len(texts)):
         left = [text for i, text in enumerate(texts) if i not in order]
         fitting = [text for text in left if sent.startswith(f"{letter}) {text}\n")]
-        # Of texts that begin alike the longest is meant; what appears twice has no one place.
+        # If several texts fit, the longest is right. The index of a repeated text is ambiguous.
         longest = max(fitting, key=len, default="")
         if not fitting or texts.count(longest) > 1:
             expected = "a log that records the order of its shuffled choices"
@@ -250,7 +262,7 @@ def _shown_order(sample: Sample, grades: Sequence[Sample], where: str) -> list[i
 
 
 def _labels(sample: Sample, where: str, reading: Reading) -> tuple[str, ...]:
-    """The answers of a sample: letters of its choices, or the labels that the user names."""
+    """Returns the possible answers: the letters of the choices, or the labels from the user."""
     choices = len(list_at(sample, "choices"))
     if choices > 26:
         raise InputError.at(where, "at most 26 choices", choices)
@@ -265,9 +277,9 @@ def _labels(sample: Sample, where: str, reading: Reading) -> tuple[str, ...]:
 def _refuse_other_letter(
     sample: Sample, position: AnswerPosition, labels: Sequence[str], where: str
 ) -> None:
-    """Refuse an answer whose text names another letter than its tokens.
+    """Raises an error if the answer's text names another letter than its tokens.
 
-    A solver that shuffles choices writes its answer anew, by the letter of the data.
+    A solver that shuffles choices rewrites the text of the answer with the letter in the data set.
     """
     text = text_at(sample, "output", "choices", 0, "message", "content")
     rewritten = re.fullmatch(r"ANSWER: ([A-Z])", text)
@@ -283,10 +295,10 @@ def _refuse_other_letter(
 def _answer_position(
     sample: Sample, labels: Sequence[str], recorded: str, where: str, at: str
 ) -> AnswerPosition:
-    """The position of the answer; `recorded` is the label that a scorer took, "" if unknown."""
+    """Finds the position of the answer; `recorded` is a scorer's label for it, "" if unknown."""
     tokens = list_at(sample, "output", "choices", 0, "logprobs", "content")
     written = [text_at(token, "token") for token in tokens]
-    # What is one token is the answer, whatever it says.
+    # A single token is always the answer, even if it is no label.
     before = 0 if len(tokens) == 1 else find_place(written, labels, at, None, recorded).token
     listed = list_at(tokens, before or 0, "top_logprobs")
     if not listed:

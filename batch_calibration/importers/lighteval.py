@@ -1,8 +1,9 @@
-"""Details of lighteval: the Parquet files of `--save-details`, of questions with choices.
+"""Reads multiple-choice details of lighteval: the Parquet files of `--save-details`.
 
-Since 0.10 a row is `doc` (query, choices, gold_index), `model_response` (input, logprobs and
-unconditioned_logprobs) and `metric`; before that it had `full_prompt`, `choices`, `gold_index`,
-`predictions` (first of the choices, then, for PMI, of the choices without the question), `metrics`.
+Since 0.10 a row has `doc` (query, choices, gold_index), `model_response` (input, logprobs and
+unconditioned_logprobs) and `metric`. Before, it had `full_prompt`, `choices`, `gold_index`,
+`predictions` and `metrics`. For PMI, `predictions` also lists the scores of the choices without the
+question, after the scores of the choices.
 """
 
 import math
@@ -23,16 +24,16 @@ from batch_calibration.responses.servers import check_log_prob
 COLUMNS = {"doc", "model_response"}
 COLUMNS_TO_0_9 = {"full_prompt", "predictions", "gold_index", "choices"}
 ACCURACY = ("acc", "loglikelihood_acc", "loglikelihood_acc_single_token")
-"""Metrics that count the highest sum of log-probabilities, in new and old versions."""
+"""Names of accuracy by the highest sum of log-probabilities, in new and old versions."""
 REMEDY = "`few_shots_select` without sampling gives every row the same demonstrations."
 NOT_GENERATED = "use a task that is scored by log-likelihoods"
 ROWS_AT_ONCE = 1024
 
 
 def recognizes(path: Path, start: bytes) -> bool:
-    """True for Parquet with the columns of details."""
+    """Checks whether a file is Parquet with the columns of details."""
     if not start.startswith(b"PAR1"):
-        return False  # before pyarrow is imported
+        return False  # the import of pyarrow below is slow
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
@@ -45,7 +46,7 @@ def recognizes(path: Path, start: bytes) -> bool:
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores in a file of details."""
+    """Reads the scores in a file of details."""
     rows: list[questions.Row] = []
     for i, record in enumerate(_records(path)):
         row = _row(record, str(i), f"{path}, row {i}", reading)
@@ -71,20 +72,20 @@ def _records(path: Path) -> Iterator[Mapping[str, Json]]:
 def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) -> questions.Row:
     record = {name.strip("_"): cell for name, cell in record.items()}
     document, response = object_at(record, "doc"), object_at(record, "model_response")
-    source = document or record  # to 0.9 a row is flat
+    source = document or record  # a row is flat up to 0.9
     choices, k = source.get("choices"), len(list_at(source, "choices"))
     if not isinstance(choices, list) or not all(isinstance(text, str) for text in choices):
         raise InputError.at(where, "the choices as a list of texts", shown(choices))
     scores = _numbers(response.get("logprobs") if document else record.get("predictions"), where)
     alone = _numbers(response.get("unconditioned_logprobs"), where)
-    if not document and len(scores) == 2 * k:  # PMI, to 0.9
+    if not document and len(scores) == 2 * k:  # PMI, up to 0.9
         scores, alone = scores[:k], scores[k:]
     if not k or len(scores) != k:
         got = f"{len(scores)}; generated answers hold none"
         raise InputError.at(where, f"a log-probability for each of {k} choices", got, NOT_GENERATED)
     metrics = object_at(record.get("metric", record.get("metrics")))
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
-    # What a task adds may not hide the fields that all tasks have.
+    # Fields that all tasks have take precedence over fields that a task adds.
     known_fields = {**object_at(source.get("specific", source.get("specifics"))), **source}
     gold = questions.target_of(known_fields, source.get("gold_index"), where, reading)
     if isinstance(gold, list):
@@ -103,10 +104,10 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
 
 
 def _numbers(answers: Json, where: str) -> list[float]:
-    """Log-probabilities: numbers, or pairs of a number and a flag for the highest."""
+    """Returns log-probabilities from numbers, or from pairs of a number and an is-greedy flag."""
     log_probs = []
     for answer in list_at(answers):
-        number = answer[0] if isinstance(answer, list) and answer else answer  # to 0.9: a pair
+        number = answer[0] if isinstance(answer, list) and answer else answer  # a pair up to 0.9
         if isinstance(number, bool) or not isinstance(number, int | float):
             got = f"{shown(answer)}; generated answers hold none"
             raise InputError.at(where, "log-probabilities of the choices", got, NOT_GENERATED)

@@ -1,4 +1,4 @@
-"""Logs of lm-evaluation-harness: what `--log_samples` writes of multiple choice, since 0.4.0."""
+"""Reads multiple-choice logs of lm-evaluation-harness, as `--log_samples` writes since 0.4.0."""
 
 import math
 import re
@@ -19,15 +19,15 @@ from batch_calibration.responses.servers import check_log_prob
 from batch_calibration.scores import digest
 
 MAX_REPEATED = 0.1
-"""Share of the rows of a log that may be of a document that another row is of, too."""
+"""The largest share of rows that may repeat the document of another row."""
 NOISE = (0.5, 0.02)
-"""Difference of two answers of one model to one request in half precision: nats, and a share."""
+"""Tolerances for two answers to one request in half precision: absolute in nats, and relative."""
 REMEDY = (
     "`fewshot_config: {sampler: first_n}` in the task's YAML gives every row the same "
     "demonstrations."
 )
 SOURCE = ("task", "task_name", "model", "model_name")
-"""Fields by which a line may name its log."""
+"""Fields of a line that may identify its log."""
 ROLLING = "log-likelihoods of whole texts (loglikelihood_rolling)"
 GENERATED = "generated texts (generate_until)"
 
@@ -37,13 +37,13 @@ class Sample:
     """One line of a log.
 
     Attributes:
-        row: the question.
-        filter: the harness's filter that the line is for, "" in older logs.
-        content_hash: of the requests and their answers.
-        document_hash: of the data set's own row.
-        request_hash: of the requests and the document.
-        document: what tells that row from others in any log of the task, "" if nothing does.
-        source: the task and the model, if the line names them.
+        row: The question.
+        filter: The harness's filter that produced the line, "" in older logs.
+        content_hash: A hash of the requests, their scores and the target.
+        document_hash: A hash of the document, the data set's row.
+        request_hash: A hash of the requests and the document.
+        document: An identifier of the document in all logs of the task, "" if it has none.
+        source: The task and the model, if the line names them.
     """
 
     row: questions.Row
@@ -56,14 +56,14 @@ class Sample:
 
 
 def recognizes(path: Path, start: bytes) -> bool:
-    """True for a log of samples, and for a file of results."""
+    """Checks whether a file is a log of samples or a file of results."""
     first_key = rb'\s*(\[\s*)?\{\s*"(doc_id"\s*:|doc"\s*:|target"\s*:)'
     are_samples = re.match(first_key, start) is not None and b'"doc' in start
     return are_samples or _is_results(path, start)
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a log of samples, with what results_*.json in its folder says of the run."""
+    """Reads the scores in a log of samples, and facts of the run from the results file."""
     if _is_results(path, beginning(path)):
         raise InputError(
             f"{path}: these are the harness's averages, which hold no scores; name the samples "
@@ -78,7 +78,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             raise InputError(f"{where}: the log names no filters; leave {spell('filter')} out.")
         if reading.filter and sample.filter != reading.filter:
             continue
-        # A log repeats its rows for each filter; a bias needs them once.
+        # A log repeats its rows for each filter; the scores are needed only once.
         if sample.row.id in samples:
             _refuse_other(samples[sample.row.id], sample, where)
             continue
@@ -97,17 +97,22 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     if samples and evaluated not in (None, len(samples)):
         notes.append(
             f"The log holds {len(samples):,} rows, but {evaluated:,} were evaluated according to "
-            f"{results_name}: the log was cut, or is of another run."
+            f"{results_name}: the log was cut, or belongs to another run."
         )
     documents = [sample.document for sample in samples.values()]
     if all(documents):
-        context["rows"] = digest(documents)  # logs of the same questions are known by it
+        context["rows"] = digest(documents)  # it is equal for logs of the same questions
     rows = [sample.row for sample in samples.values()]
     return questions.import_rows(rows, str(path), reading, context, notes, REMEDY)
 
 
 def _note_repeated(samples: list[Sample], where: str) -> list[str]:
-    """A note on documents that occur again, with another doc_id; many of them are another log."""
+    """Returns a note on documents that occur again with another doc_id.
+
+    Raises:
+        InputError: One request has different scores, or too many documents occur again, as if the
+            file held two logs.
+    """
     answered: dict[int, questions.Row] = {}
     documents: set[int] = set()
     repeated = 0
@@ -128,7 +133,7 @@ def _note_repeated(samples: list[Sample], where: str) -> list[str]:
 
 
 def _differ(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
-    """True if two answers to one request differ by more than half precision does."""
+    """Checks whether two answers to one request differ by more than half precision explains."""
     pairs = zip(first, second, strict=True)
     return any(abs(a - b) > max(NOISE[0], NOISE[1] * abs(a)) for a, b in pairs)
 
@@ -138,7 +143,7 @@ def _is_results(path: Path, start: bytes) -> bool:
 
 
 def _refuse_other(first: Sample, sample: Sample, where: str) -> None:
-    """Refuse a second line of a document, unless it repeats the first for another filter."""
+    """Raises an error unless a document's second line repeats the first for another filter."""
     if first.filter == sample.filter != "":
         raise InputError(
             f"{where}: the doc_id {sample.row.id} occurs twice for the filter "
@@ -161,7 +166,7 @@ def _read_sample(line: Mapping[str, files.Json], where: str, reading: Reading) -
             raise InputError.at(where, expected, shown(list(line)))
     requests = _requests(line["arguments"], where)
     answers = files.list_at(line.get("filtered_resps") or line.get("resps"))
-    if len(answers) != len(requests):  # which are one or more
+    if len(answers) != len(requests):  # there is at least one request
         expected = (
             f"one log-likelihood for each of {len(requests)} requests in "
             "'filtered_resps' or 'resps'"
@@ -171,7 +176,7 @@ def _read_sample(line: Mapping[str, files.Json], where: str, reading: Reading) -
     is_alone = _are_without_question(requests, is_mutual="acc_mutual_info" in line)
     is_asked = list(map(not_, is_alone))
     prompts, choices = zip(*compress(requests, is_asked), strict=True)
-    # Where the prompts differ and the answer is one, the choices stand in the prompts.
+    # If the prompts differ, as in Winogrande, the choices are parts of the prompts.
     if len(set(prompts)) > 1:
         choices = ()
     document = files.object_at(line, "doc")  # the data set's own row
@@ -187,7 +192,7 @@ def _read_sample(line: Mapping[str, files.Json], where: str, reading: Reading) -
         prompt=prompts[0],
     )
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
-    # Logs before 0.4.3 have no hashes of documents, and other logs may hold only parts of them.
+    # Logs before 0.4.3 have no doc_hash, and other logs may hold only part of each document.
     own_hash = files.text_at(line, "doc_hash")
     document_hash = hash(own_hash or (str(document), *requests))
     request_hash = hash((tuple(requests), document_hash))
@@ -199,7 +204,7 @@ def _read_sample(line: Mapping[str, files.Json], where: str, reading: Reading) -
 
 
 def _read_prediction(line: Mapping[str, files.Json], where: str, reading: Reading) -> Sample:
-    """A row of OLMES's predictions, or of `*_write_out_info.json` of the harness to 0.3."""
+    """Reads a row of OLMES's predictions, or of the harness's `*_write_out_info.json` up to 0.3."""
     outputs = files.list_at(line, "model_output")
     names = [name for name in line if re.fullmatch(r"logit_\d+", name)]
     logits = [line[name] for name in sorted(names, key=lambda name: (len(name), name))]
@@ -226,7 +231,10 @@ def _read_prediction(line: Mapping[str, files.Json], where: str, reading: Readin
 
 
 def _requests(arguments: files.Json, where: str) -> list[tuple[str, str]]:
-    """Prompt and answer of each request: lists to 0.4.2, then dicts by `gen_args_N` and `arg_M`."""
+    """Returns the prompt and the answer of each request.
+
+    Arguments are lists up to 0.4.2, later dicts with the keys `gen_args_N` and `arg_M`.
+    """
     listed = arguments if isinstance(arguments, list) else []
     if isinstance(arguments, dict):
         # Shorter names first: "gen_args_2" before "gen_args_10".
@@ -234,7 +242,7 @@ def _requests(arguments: files.Json, where: str) -> list[tuple[str, str]]:
         listed = [arguments[name] for name in names if name.startswith("gen_args_")]
     requests = list[tuple[str, str]]()
     for request in listed:
-        if request is None:  # copies of a log whose rows have one form fill up with null
+        if request is None:  # copies with a fixed schema pad the dict with null
             continue
         parts = request
         if isinstance(request, dict):
@@ -259,8 +267,8 @@ def _no_choices(kind: str, where: str) -> InputError:
 
 
 def _log_likelihood(answer: object, where: str, reading: Reading) -> float:
-    """The number in one request's answer, which logs since 0.4.3 hold as text."""
-    while isinstance(answer, list) and answer:  # [[number, is_greedy]], or less nested
+    """Returns the number in the answer to a request, which is text in logs since 0.4.3."""
+    while isinstance(answer, list) and answer:  # [[number, is_greedy]], or fewer levels
         answer = answer[0]
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise InputError.at(where, "a log-likelihood", shown(answer))
@@ -269,7 +277,7 @@ def _log_likelihood(answer: object, where: str, reading: Reading) -> float:
     except (ValueError, OverflowError):
         if isinstance(answer, str):
             raise _no_choices(GENERATED, where) from None
-        number = math.inf  # a whole number of hundreds of digits
+        number = math.inf  # an integer of hundreds of digits
     if math.isfinite(number) or (number == -math.inf and reading.missing is not None):
         return number if number <= MAX_LOG_PROB else check_log_prob(number, where)
     got = f"{number}, which makes the mean of its label NaN or infinite"
@@ -277,16 +285,16 @@ def _log_likelihood(answer: object, where: str, reading: Reading) -> float:
 
 
 def _are_without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -> list[bool]:
-    """True for each request that asks for a choice without its question (`acc_mutual_info`).
+    """Marks the requests that score a choice without its question (`acc_mutual_info`).
 
-    These requests follow the others, or alternate with them (to 0.4.3 or later).
+    These requests follow the others, or alternate with them (up to 0.4.3 or later).
     """
     n, half = len(requests), len(requests) // 2
     is_empty = [not prompt for prompt, _ in requests]
-    if n == 2 * sum(is_empty):  # a prompt of nothing asks for the choice alone
+    if n == 2 * sum(is_empty):  # an empty prompt has no question
         return is_empty
     if all(is_empty) and is_mutual:
-        # The questions are empty too: what is asked twice tells the order.
+        # Real questions are empty, too; the order of the repeated answers shows the layout.
         answers = [answer.strip() for _, answer in requests]
         if answers[:half] == answers[half:]:
             return [False] * half + [True] * half
@@ -296,17 +304,18 @@ def _are_without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -
 
 
 DATE = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
-MAX_RESULTS_BYTES = 1 << 26  # beyond these a results file is none
+MAX_RESULTS_BYTES = 1 << 26  # larger files are ignored
 
 
-# The name of a log, and the file of results in its folder
+# Facts of a run, from the log's name and the results file in its folder
 
 
 def about_log(path: Path, reading: Reading) -> tuple[dict[str, files.Json], int | None, str]:
-    """The context of a log, the number of documents evaluated, and the name of the results file.
+    """Returns a log's context, the number of evaluated documents, and the results file's name.
 
-    The file of results of `samples_TASK_DATE.jsonl` is `results_DATE.json`, and that of the logs of
-    0.4.0 to 0.4.2, `MODEL_ARGS_TASK.jsonl`, is `results.json`. The number is None if unknown.
+    An unknown number is None. The results file of `samples_TASK_DATE.jsonl` is
+    `results_DATE.json`. Logs of 0.4.0 to 0.4.2 are named `MODEL_ARGS_TASK.jsonl`, and their results
+    file is `results.json`.
     """
     name, averages, task = results_of(path)
     config, run = files.object_at(averages, "configs", task), files.object_at(averages, "config")
@@ -327,28 +336,31 @@ def about_log(path: Path, reading: Reading) -> tuple[dict[str, files.Json], int 
 
 
 def results_of(path: Path) -> tuple[str, Mapping[str, files.Json], str]:
-    """The name and content ({} if absent) of a log's file of results, and the name of the task."""
+    """Returns the name of a log's results file, its content ({} if absent), and the task's name."""
     named = re.fullmatch(rf"samples_(.+)_({DATE})", path.stem)
-    # Without a date there is one file of results a folder.
+    # A folder of logs without dates has one results file.
     name = f"results_{named[2]}.json" if named else "results.json"
     file, averages = path.with_name(name), dict[str, files.Json]()
-    # It is never required, and none where it is so long.
+    # The results file is optional, so errors and files that are too large are ignored.
     with suppress(OSError, ValueError):
         if file.stat().st_size <= MAX_RESULTS_BYTES:
             averages = files.object_at(files.parse_json(file.read_text(encoding="utf-8-sig")))
     if named:
         return name, averages, named[1]
-    # The longest known task that the name ends in.
+    # Several task names may end the log's name; the longest is right.
     configs = files.object_at(averages, "configs")
     tasks = [task for task in configs if path.stem.endswith(f"_{task}")]
     return name, averages, max(tasks, key=len, default=path.stem)
 
 
 def _model(averages: Mapping[str, files.Json], run: Mapping[str, files.Json]) -> str:
-    """The model's name: a key since 0.4.3, before that in the arguments; the end of a path."""
+    """Returns the model's name, or the last two parts of its path.
+
+    The name has its own key since 0.4.3. Before, it is part of the arguments.
+    """
     pretrained = files.text_at(run, "model_args", "pretrained")
     if match := re.search(r"(?:pretrained|model)=([^,]+)", files.text_at(run, "model_args")):
         pretrained = match[1]
     name = files.text_at(averages, "model_name") or pretrained or files.text_at(run, "model")
-    # Two folders: checkpoints of several runs are often called alike.
+    # Two parts are kept, because checkpoints of several runs often have equal names.
     return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name

@@ -1,6 +1,6 @@
-"""Questions with choices, as logs hold them: rows become columns of scores with one meaning each.
+"""Converts per-question choices to a score matrix [n, k] with one meaning for each column.
 
-A log's importer makes a `Row` of each question; `import_rows` makes scores of the rows.
+A log's importer creates a `Row` for each question. `import_rows` combines the rows.
 """
 
 import re
@@ -17,11 +17,11 @@ from batch_calibration.files import Json, count_at
 from batch_calibration.importers import base, cells
 from batch_calibration.responses.top_k import refuse_absent_labels, scores_of_top_k
 
-CHOICES = "choices"  # the column of `Reading.by` that is a row's number of choices
+CHOICES = "choices"  # name in `Reading.by` for a row's number of choices
 FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
-"""Spellings of whether an answer is right."""
-MAX_PROMPTS = 1000  # prompts of a log that are compared
-MIN_ROWS_TO_WARN = 10  # rows below which a right choice that is always the same one may be chance
+"""Spellings of True and False in logs."""
+MAX_PROMPTS = 1000  # most prompts of a log to compare
+MIN_ROWS_TO_WARN = 10  # in fewer rows, the same right choice may be chance
 
 T = TypeVar("T")
 
@@ -31,16 +31,16 @@ class Row:
     """A question.
 
     Attributes:
-        id: the row's name.
-        scores: log-probability of each choice, in nats.
-        choices: their texts; () if the prompt lists the choices.
-        target: the right choice as the log has it: index, text, or a list of these; None if
-            unknown.
-        right: whether the log counts the highest score as right; None if it does not say.
-        alone: log-probability of each choice without the question; () if it was not asked.
-        columns: values of the columns that `Reading.by` names.
-        bound: least log-probability that was returned; None if all choices were scored.
-        prompt: the text before the choices, of the first rows of a log; "" if it is not known.
+        id: The row's id.
+        scores: The log-probability of each choice, in nats.
+        choices: The texts of the choices; () if the prompt lists the choices.
+        target: The right choice in the form of the log: an index, a text, or a list of these;
+            or None for an unknown choice.
+        right: True if the log counts the choice with the highest score as right, or None.
+        alone: The log-probability of each choice without the question; () if the log has none.
+        columns: The row's values of the columns in `Reading.by`.
+        bound: The lowest log-probability returned for the row, or None with all choices scored.
+        prompt: The text before the choices, for the first rows of a log; "" if it is unknown.
     """
 
     id: str
@@ -55,17 +55,20 @@ class Row:
 
     @cached_property
     def bare_choices(self) -> tuple[str, ...]:
-        """The texts without the spaces around them."""
+        """The texts without surrounding spaces."""
         return tuple(map(str.strip, self.choices))
 
 
 def score_by_first_tokens(
     rows: Sequence[Row], lists: Sequence[Mapping[str, float]], where: str, reading: base.Reading
 ) -> list[Row]:
-    """Rows with the scores of their choices, where a choice is an answer of one token.
+    """Returns rows with scores of their choices, from the most probable first tokens.
 
-    `lists` are, for each row, token -> log-probability at the answer, in nats; `reading.tokens` say
-    which tokens mean a choice.
+    Args:
+        rows: Questions without scores.
+        lists: For each row, token -> log-probability at the answer's position, in nats.
+        where: The log's name, for messages.
+        reading: The user's description of the log, with the tokens that mean a choice.
     """
     scored = list(rows)
     by_choices: dict[tuple[str, ...], list[int]] = {}  # choices -> indices of rows
@@ -85,14 +88,14 @@ def score_by_first_tokens(
 
 
 def read_flag(cell: object) -> bool | None:
-    """True or False as a cell says of an answer; None if it says neither."""
+    """Parses a flag of a right answer; returns None for other cells."""
     return FLAGS.get(str(cell).strip().lower())
 
 
 def by_columns(
     fields: Mapping[str, object], where: str, reading: base.Reading, *, kind: str = "document"
 ) -> dict[str, str]:
-    """The columns of `reading.by` among a row's fields; `kind` says in sentences what has them."""
+    """Returns the fields in `reading.by`; `kind` names the owner of the fields in messages."""
     columns = {}
     for name in reading.by:
         if name != CHOICES:
@@ -103,12 +106,12 @@ def by_columns(
 def target_of(
     fields: Mapping[str, T], target: T, where: str, reading: base.Reading, *, kind: str = "document"
 ) -> T:
-    """The right choice of a row: the log's own, or the field that `reading.gold` names."""
+    """Returns the right choice: the field that `reading.gold` names, or else the log's `target`."""
     return _field(fields, reading.gold, where, kind) if reading.gold else target
 
 
 def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
-    """A field by its name, which may begin with "doc." as in the harness's own documents."""
+    """Returns a field; its name may begin with "doc.", as in the harness's templates."""
     name = name.removeprefix("doc.")
     if name not in fields:
         listed = ", ".join(map(shown, list(fields)[:20])) or "none"
@@ -119,23 +122,23 @@ def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
     return fields[name]
 
 
-# Prompts of one context
+# The prompts of one context
 
 
 def note_differing_demonstrations(
     prompts: Sequence[str], shots: int | None, remedy: str
 ) -> list[str]:
-    r"""A note if the demonstrations differ from row to row.
+    r"""Returns a note if the demonstrations differ between rows, else an empty list.
 
-    The last line that all prompts end in, for example "Answer:", also ends each demonstration's
-    question: its occurrences count the demonstrations, and the text before the last occurrence is
-    equal in all prompts of one context. If the prompts share no line, and shots are known, the
-    length of their shared beginning decides.
+    Usually, all prompts end with the same line, such as "Answer:". The line also ends the question
+    of each demonstration, so its occurrences count the demonstrations. In one context, the
+    demonstrations are equal in all prompts. If no line ends all prompts and the number of shots is
+    known, the length of the shared beginning decides.
 
     Args:
-        prompts: of a log, `MAX_PROMPTS` at most.
-        shots: how many demonstrations, where the log says so.
-        remedy: how to give every row the same, the end of a sentence.
+        prompts: The first prompts of a log, `MAX_PROMPTS` at most.
+        shots: The number of demonstrations, or None for an unknown number.
+        remedy: The end of the note, on how to give every row the same demonstrations.
 
     >>> shared, differing = ("Q: a\nA: b\nQ: d\nA:", "Q: e\nA: b\nQ: d\nA:")
     >>> note_differing_demonstrations(["Q: a\nA: b\nQ: c\nA:", shared], 1, "ask.")
@@ -148,13 +151,13 @@ def note_differing_demonstrations(
     shared = len(cells.shared_beginning(prompts))
     mean = max(sum(map(len, prompts)) / len(prompts), 1.0)  # prompts may be empty
     ending = _last_line(cells.shared_beginning([prompt[::-1] for prompt in prompts])[::-1])
-    # The last occurrence ends the query, each other one a demonstration's question.
+    # The last occurrence ends the query; each earlier one ends a demonstration's question.
     count = min([prompt.count(ending) for prompt in prompts]) - 1 if ending else 0
     if count > 0:
         demonstrations = {tuple(prompt.split(ending, count)[:count]) for prompt in prompts}
         is_one_context = len(demonstrations) == 1
     else:
-        # If demonstrations are as long as queries, n of n + 1 parts are shared.
+        # If demonstrations are as long as queries, shots / (shots + 1) of a prompt is shared.
         is_one_context = shots is None or shared / mean > 0.5 * shots / (shots + 1)
     if is_one_context:
         return []
@@ -166,17 +169,17 @@ def note_differing_demonstrations(
 
 
 def _last_line(ending: str) -> str:
-    """The last whole line that all prompts end in, or its last word where it has no line."""
+    """Returns the last whole line of the prompts' shared ending, or else its last word."""
     lines = ending.rstrip().rsplit("\n", 1)
     last = "\n" + lines[-1] if len(lines) == 2 else "".join(lines[-1].split()[-1:])
-    return last if len(last.strip()) > 1 else ""  # a single letter ends too much
+    return last if len(last.strip()) > 1 else ""  # one letter may end any line
 
 
-# Rows as scores
+# From rows to scores
 
 
 def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
-    """Places [n, k] of the first row's choices in each row; None if a row has other choices.
+    """Returns the indices [n, k] of the first row's choices in each row, or None for other choices.
 
     >>> choice_orders([Row("0", (), (" no", " yes")), Row("1", (), ("yes", "no"))]).tolist()
     [[0, 1], [1, 0]]
@@ -200,15 +203,15 @@ def import_rows(
     notes: Sequence[str] = (),
     remedy: str = "",
 ) -> list[base.Imported]:
-    """Rows as scores: one `Imported`, or one for each number of choices with `by=("choices",)`.
+    """Combines rows into one `Imported`, or one per number of choices with `by=("choices",)`.
 
     Args:
-        rows: of one prompt, but for the questions.
-        where: the log's name, for sentences.
-        reading: the user's description of the log.
-        context: what is known of it; None and "" are left out.
-        notes: on it.
-        remedy: how to give every row the same demonstrations; "" if no prompts are known.
+        rows: Questions of one context.
+        where: The log's name, for messages.
+        reading: The user's description of the log.
+        context: Known facts of the log; None and "" are left out.
+        notes: Notes on the log.
+        remedy: How to give every row the same demonstrations; "" if prompts are unknown.
     """
     if not rows:
         raise InputError.at(where, "at least one row", "none")
@@ -242,15 +245,15 @@ def import_rows(
 
 
 def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.Imported:
-    """Rows of one number of choices as scores."""
-    # Labels are the choices' texts, in whatever order, or else their places.
+    """Combines rows that have the same number of choices."""
+    # Labels are the texts of the choices if all rows have the same texts, else their positions.
     orders, names = choice_orders(rows), rows[0].bare_choices
     names = cells.numbered_names(len(rows[0].scores)) if orders is None else names
     notes = [cells.note_places(names[0])] if orders is None else []
     scores = np.array([row.scores for row in rows], np.float64)
-    # As a table holds them: numbers that round to the same float32 are a tie there.
+    # A score table stores float32, where close scores may be ties.
     predicted = scores.astype(np.float32).argmax(axis=1)
-    # 1 or 0 as the log counts it; -1 if it does not say.
+    # 1 if the log counts the prediction as right, 0 if wrong, -1 if unknown.
     right = np.array([-1 if row.right is None else int(row.right) for row in rows])
     gold, gold_notes = gold_labels(rows, predicted, right, where)
     notes += gold_notes
@@ -273,12 +276,12 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
     if all(row.alone for row in rows):  # a block has scores for every row or is left out
         blocks["pmi"] = np.array([row.alone for row in rows], np.float64)
     if orders is not None and (orders != orders[0]).any():
-        notes.append("The order of the choices varies from row to row: they are matched by text.")
+        notes.append("The order of the choices varies from row to row; they are matched by text.")
         scores = np.take_along_axis(scores, orders, axis=1)
         for name, block in blocks.items():
             blocks[name] = np.take_along_axis(block, orders, axis=1)
         gold = np.where(gold < 0, -1, (orders == gold[:, None]).argmax(axis=1))
-    # Choices that are the same in all rows are asked alone once.
+    # If the choices are the same in all rows, one row of scores without a question is enough.
     if blocks and (blocks["pmi"] == blocks["pmi"][0]).all():
         blocks["pmi"] = blocks["pmi"][:1]
     has_bounds = all(row.bound is not None for row in rows)
@@ -295,19 +298,26 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
 def gold_labels(
     rows: Sequence[Row], predicted: np.ndarray, right: np.ndarray, where: str
 ) -> tuple[np.ndarray, list[str]]:
-    """The right choice [n] of each row, -1 if unknown, and notes on how it was found.
+    """Returns the right choice [n] of each row, -1 if unknown, and notes on the derivation.
 
-    `predicted` [n] are the choices of the highest scores, `right` [n] says which of them the log
-    counts as right.
+    A target may be both the text of one choice and the index of another. The reading that agrees
+    more often with `right` is then used. After a tie, the reading must be the only one that fits
+    all targets. If no target is a choice and each row has two choices, `right` determines the right
+    choice.
 
-    A target may be the text of one choice and the index of another. Then it is read so that it
-    agrees with the log's counts, or as the kind that all targets can be. If no target is a choice,
-    and there are two choices, the log's counts tell the right one.
+    Args:
+        rows: Questions with the same number of choices.
+        predicted: [n], the index of the choice with the highest score.
+        right: [n], 1 if the log counts this choice as right, 0 if wrong, -1 if unknown.
+        where: The log's name, for messages.
+
+    Raises:
+        InputError: Both readings are possible, or indices count from 1.
     """
     index, text, are_several = np.array(list(map(_target_labels, rows))).T  # each [n]
     n, k, notes = len(rows), len(rows[0].scores), []
     have_target = (index >= 0) | (text >= 0)
-    # All others would be taken for the next choice.
+    # Indices from 1 would each be read as the choice after the right one.
     if (index == k).any() and (index[have_target] > 0).all() and (text[have_target] < 0).all():
         cells.refuse_counted_from_one(where, set(map(str, index[have_target])), k)
     index = np.where(index < k, index, -1)
@@ -331,7 +341,7 @@ def gold_labels(
                 remedy = "name a field of the document that holds one or the other, "
                 remedy += spell("gold", "FIELD")
                 raise InputError.at(where, "right choices that are indices or texts", got, remedy)
-            kind, reason = possible[0], "all of them can be"
+            kind, reason = possible[0], "fits all of them"
         gold = kinds[kind]
         notes.append(
             f"The targets may be indices or texts of choices; they are read as {kind}, which "
@@ -351,27 +361,28 @@ def gold_labels(
 
 
 def _target_labels(row: Row) -> tuple[int, int, bool]:
-    """A target as index and as text, -1 where it is none; True with them if several are right.
+    """Returns the choice of a target read as an index, and read as a text, or -1 for no choice.
 
-    An index may be k, in logs that count from 1.
+    The third value is True if several choices are right. The index may be k, in logs that count
+    from 1.
     """
     target, k, texts = row.target, len(row.scores), row.bare_choices
     listed = isinstance(target, str) and re.fullmatch(r"\s*\[(.*)\]\s*", target, re.DOTALL)
     if listed and str(target).strip() not in texts:
-        # The repr of a list: logs since 0.4.9 hold every target as text.
+        # Harness logs since 0.4.9 store every target as text, and a list as its repr.
         target = [member.strip().strip("'\"") for member in listed[1].split(",")]
     if isinstance(target, list):
         if len(target) != 1:
             return -1, -1, len(target) > 1
-        target = target[0]  # a list of one
+        target = target[0]
     if isinstance(target, int):
-        # A bool too: False and True are the first choice and the second.
+        # A bool is an int: False is the first choice, True the second.
         return (int(target) if 0 <= target <= k else -1), -1, False
     if not isinstance(target, str):
         return -1, -1, False
     target = target.strip()
     text = texts.index(target) if texts.count(target) == 1 else -1
-    # Few enough digits for 32 bits.
+    # Nine digits fit into 32 bits.
     index = int(target) if re.fullmatch(r"[0-9]{1,9}", target) else -1
     if target in ("False", "True") and k == 2:
         index = int(target == "True")

@@ -1,4 +1,4 @@
-"""Makes score tables of imported scores: splits contexts, fills missing labels, joins shards."""
+"""Creates score tables from imported scores: joins shards, splits contexts, fills gaps."""
 
 import hashlib
 from collections import Counter
@@ -30,14 +30,14 @@ from batch_calibration.scores import (
 )
 
 TABLE_START = f'{{"__metadata__":{{"{KEY}"'.encode()
-"""Beginning of the header of a file that `ScoreTable.save` wrote."""
+"""The beginning of the header in files of `ScoreTable.save`."""
 
 
 MIN_ROWS = 10  # rows from which a single label in most of them is refused
 
 
 class Gaps(NamedTuple):
-    """Counts of rows that lack the score of a label, in a file or a part of it."""
+    """Counts of rows with missing labels, in a file or a part of it."""
 
     rows: int = 0  # all rows
     lacking: int = 0  # rows that lack one label or several
@@ -46,13 +46,16 @@ class Gaps(NamedTuple):
     by_label: np.ndarray | int = 0  # [k], rows that lack each label
 
     def plus(self, gaps: "Gaps") -> "Gaps":
-        """The counts of both parts together."""
+        """Returns the sums of these counts and the counts of another part."""
         return Gaps(*(part + other for part, other in zip(self, gaps, strict=True)))
 
     def notes(
         self, label_names: Sequence[str], missing: missing_scores.Missing | None, *, is_named: bool
     ) -> tuple[str, ...]:
-        """Notes on what was done, and unless the user named the labels, on rare labels."""
+        """Returns notes on the treatment of missing labels and on rare labels.
+
+        `is_named` means that the user named the labels; `rare_labels` then reports fewer of them.
+        """
         if not self.lacking:
             return ()
         ways = {"least": "set just below the lowest returned score", "drop": "dropped"}
@@ -64,7 +67,9 @@ class Gaps(NamedTuple):
         return tuple(filter(None, notes))
 
     def rare_labels(self, label_names: Sequence[str], *, is_named: bool = False) -> str:
-        """A sentence on the labels that most rows lack, or all if they are named, "" if none is.
+        """Returns a note on labels that most rows lack, "" for no rare labels.
+
+        If the user named the labels (`is_named`), only labels that all rows lack count.
 
         >>> Gaps(300, 299, 0, 0, np.array([0, 0, 299])).rare_labels(("no", "yes", "maybe"))[:52]
         "Most rows lack 'maybe' (299 of 300); leave out label"
@@ -99,7 +104,7 @@ class Gaps(NamedTuple):
             raise InputError.at(where, expected, got, remedy, "missing")
 
     def no_rows(self, where: str) -> InputError:
-        """The error where no row is left to learn from."""
+        """Returns the error for a file without any usable row."""
         return InputError(
             f"{where}: no row is left after rows with missing labels are dropped ({self.lacking} "
             f"of {self.rows}); pass {spell('missing', 'least')}, or request more top tokens."
@@ -107,24 +112,24 @@ class Gaps(NamedTuple):
 
 
 def own_tables(path: Path) -> list[ScoreTable] | None:
-    """Our own tables in a file or a working folder, as they are; None where it is none of ours."""
+    """Loads this package's score tables from a file or working folder; None for other files."""
     if path.is_dir():
-        files = sorted((path / "scores").glob("*.safetensors"))  # in the same order on every system
+        files = sorted((path / "scores").glob("*.safetensors"))  # glob's order varies
         if not files:
             expected = "a file of scores, or a working folder with scores/ in it"
             raise InputError.at(path, expected, "a folder without scores/")
         return list(map(load, files))
     try:
         with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")  # of the header, as safetensors write it
+            size = int.from_bytes(file.read(8), "little")  # of the safetensors header
             start = file.read(min(size, len(TABLE_START)))
     except OSError:
-        return None  # an importer says why it cannot be read
+        return None  # the importer will raise an error with the reason
     return [load(path)] if start == TABLE_START else None
 
 
 def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
-    """The contexts of a file: one, or one for each combination of the values of `reading.by`."""
+    """Splits a file into contexts, one per combination of values in the columns `reading.by`."""
     if not reading.by:
         refuse_several(imported.where, imported.columns, reading)
         return [imported]
@@ -134,7 +139,7 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
         remedy = f"known columns are {', '.join(imported.columns) or 'none'}"
         raise InputError.at(imported.where, expected, "none", remedy, "by")
     columns = [map(str, imported.columns[name]) for name in reading.by]
-    rows: dict[tuple[str, ...], list[int]] = {}  # of each combination, in the file's order
+    rows: dict[tuple[str, ...], list[int]] = {}  # combination -> its rows
     for row, combination in enumerate(zip(*columns, strict=True)):
         rows.setdefault(combination, []).append(row)
     task = str(imported.about.get("task", ""))
@@ -151,9 +156,9 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
 
 
 def _ask_the_same(imported: Imported, contexts: Iterable[Sequence[int]]) -> bool:
-    """True if contexts, given by their rows, have the same ids and right labels in one order.
+    """Checks whether contexts, given by their rows, have equal ids and right labels in order.
 
-    Ids that number the rows of each context tell nothing where no right label is known.
+    If right labels are unknown, ids that only number the rows are no evidence of equal rows.
     """
     ids, gold = imported.row_ids, imported.labels
     if not ids:
@@ -168,9 +173,10 @@ def _ask_the_same(imported: Imported, contexts: Iterable[Sequence[int]]) -> bool
 
 
 def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Reading) -> None:
-    """Refuse rows of several models or tasks in one context: each has a bias of its own.
+    """Raises an error if the rows of a context are of several models or tasks.
 
-    A model or task that `reading` names is said to be one.
+    Each model and each task has its own bias. Columns in `reading.by` are not checked, nor columns
+    of a model or task that `reading` names.
     """
     telling = {}
     for name, cells in columns.items():
@@ -211,11 +217,11 @@ def in_nats(imported: Imported, reading: Reading) -> Imported:
 
 
 def to_table(imported: Imported, reading: Reading) -> ScoreTable:
-    """One context as a score table: checked, without missing labels, its notes in the block.
+    """Creates the score table of one context; `reading.missing` decides about missing labels.
 
     Raises:
-        InputError: probabilities; missing labels that `reading.missing` says nothing of; scores
-            that are all equal; repeated row ids; what `scores.check` refuses.
+        InputError: The scores are on another scale or equal in each row, labels are missing and
+            `reading.missing` is None, row ids repeat, or `scores.check` raises an error.
     """
     where, k = imported.where, len(imported.label_names)
     notes = note_fillers(imported.log_probs) if imported.filler == -np.inf else ()
@@ -228,7 +234,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     notes += gaps.notes(imported.label_names, reading.missing, is_named=bool(reading.labels))
     imported = imported.take_rows(is_kept)
     refuse_constant(scores, where)
-    # Rows of one context among several, and those beside dropped ones, keep their numbers.
+    # Rows keep their numbers in the file, even if other rows are dropped or in other contexts.
     file_rows = np.asarray(imported.file_rows).tolist()
     ids = imported.row_ids or tuple(map(str, file_rows))
     row_id, times = Counter(ids).most_common(1)[0]
@@ -257,7 +263,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     context = dict(imported.about)
     if reading.model:
         context["model"] = reading.model
-    # What was read is not known to the last detail, so the numbers themselves make the id.
+    # The facts of a context may be incomplete, so a digest of the numbers identifies it.
     digest = hashlib.sha256()
     for block in blocks.values():
         digest.update(block.log_probs.tobytes())
@@ -269,7 +275,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
 
 
 def to_tables(files: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
-    """Every context of what was read as a score table."""
+    """Creates a score table for each context in the imported scores."""
     in_files = (split_contexts(in_nats(imported, reading), reading) for imported in files)
     return [to_table(context, reading) for context in chain.from_iterable(in_files)]
 
@@ -306,17 +312,17 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
 
 
 def join_shards(shards: Sequence[Imported]) -> Imported:
-    """The rows of all shards as one file, numbered through."""
+    """Joins the rows of all shards as one file, numbered across the shards."""
     first = shards[0]
     shards = [_order_labels(shard, first) for shard in shards]
     context = dict(first.about)
     for shard in shards:
         context = {key: fact for key, fact in context.items() if shard.about.get(key) == fact}
-    # Of files that are called by their own names the folder is what they share.
+    # Shards with different tasks, such as their file names, get the name of their folder.
     context.setdefault("task", Path(first.where).resolve().parent.name)
     file_rows, row_ids, rows_before = list[np.ndarray](), list[str](), 0
     columns: dict[str, list[str]] = {name: [] for name in first.columns}
-    notes: dict[str, None] = {}  # what several shards say is said once
+    notes: dict[str, None] = {}  # as keys: a note of several shards appears once
     for shard in shards:
         n = len(shard.log_probs)
         rows = np.arange(n) if shard.file_rows is None else shard.file_rows
@@ -345,13 +351,13 @@ def join_shards(shards: Sequence[Imported]) -> Imported:
 
 
 def _join(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """The arrays of all shards, None where they have none: all are read alike."""
+    """Concatenates the arrays of all shards; returns None unless each shard has one."""
     present = [array for array in arrays if array is not None]
     return np.concatenate(present) if len(present) == len(arrays) else None
 
 
 def _order_labels(shard: Imported, first: Imported) -> Imported:
-    """A shard with its labels in the order that the first one has."""
+    """Returns a shard with its labels in the order of the first shard."""
     names = shard.label_names
     if names == first.label_names:
         return shard
