@@ -13,7 +13,7 @@ from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.files import Json, write_csv, write_whole
 from batch_calibration.files.rows import json_rows
-from batch_calibration.importers.cells import gold_indices
+from batch_calibration.importers.gold import gold_indices
 from batch_calibration.importers.text_files import read_cells
 from batch_calibration.scoring.api.protocols import read_messages
 from batch_calibration.scoring.api.scorer import ApiScorer

@@ -15,7 +15,8 @@ from batch_calibration.diagnosis.share_ranges import BALANCED, middle_shares, re
 from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.files.rows import beginning, first_repeated, json_rows
 from batch_calibration.importers import frames, text_files
-from batch_calibration.importers.cells import Column, gold_indices
+from batch_calibration.importers.cells import Column
+from batch_calibration.importers.gold import gold_indices
 from batch_calibration.methods.options import counted_shares
 from batch_calibration.scores import ScoreTable
 

@@ -1,14 +1,13 @@
 """Cells of a table: read as numbers, as texts, and as names of labels."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from string import ascii_uppercase
 
 import numpy as np
 
-from batch_calibration.arrays.score_scale import plain_names
-from batch_calibration.errors import InputError, nearest, shown, spell
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files.rows import first_repeated
 from batch_calibration.responses.top_k import SPACES
 
@@ -298,82 +297,6 @@ def note_places(first_name: str) -> str:
         "bias is a preference for a position. If the prompt does not list the choices, a "
         "position has no meaning and no bias to remove."
     )
-
-
-def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray:
-    """The right labels [n] as indices, -1 where unknown: label names, indices, or nothing.
-
-    Where every value is a label's name they are names; labels whose names are themselves numbers
-    are never taken by index.
-
-    >>> gold_indices("f", ["yes", "", "no"], ("no", "yes")).tolist()
-    [1, -1, 0]
-    """
-    own = set(names)
-    cells = [cell if cell in own else WHOLE.sub(r"\1", cell) for cell in map(text_of, column)]
-    label_of = {"": -1, "-1": -1}
-    plain = plain_names(names)  # a column logit_A is of the label A, logit_1 may be of either
-    is_plain = len(set(plain)) == len(plain) and not any(map(str.isdecimal, plain))
-    for known in (plain, names) if is_plain else (names,):
-        label_of |= dict(zip(known, range(len(names)), strict=True))
-    bare = {cell.translate(SPACES).strip() for cell in cells} - {"", "-1"}
-    k = len(names)
-    places = {str(i): i for i in range(k)}
-    for known in (tuple(plain), short_names(names)):
-        is_numbered = any(map(str.isdecimal, known)) and known != tuple(names)
-        if not is_numbered or not bare or not bare <= set(known):
-            continue
-        if not bare <= places.keys():  # logit_1, logit_10: no indices
-            label_of |= {name: i for i, name in enumerate(known)}
-        elif any(known[places[cell]] != cell for cell in bare):
-            expected = "right labels that are clearly names, or clearly indices from 0"
-            columns = ", ".join(map(repr, names[:MAX_LISTED]))
-            got = f"{shown(sorted(bare))} for the columns {columns}"
-            raise InputError.at(where, expected, got, "write each column's full name")
-    if not set(cells) <= label_of.keys() and not all(map(str.isdecimal, names)):
-        refuse_counted_from_one(where, set(cells), k)
-        if set(cells) - {""} == ({"-1", "1"} if k == 2 else {*map(str, range(-1, k - 1))}):
-            got = f"-1 to {max(1, k - 2)}, where -1 may mean a label or an unknown label"
-            remedy = "write the labels' names, or leave cells empty if the label is unknown"
-            raise InputError.at(where, f"indices of the labels from 0 to {k - 1}", got, remedy)
-        # Some are neither: what most of them are decides, and the first of the others is refused.
-        indices = {str(i): i for i in range(-1, len(names))}
-        if sum(cell in indices for cell in cells) > sum(cell in names for cell in cells):
-            label_of = {"": -1, **indices}
-    # Yes is yes, unless another label is YES.
-    by_small_letters = {name.casefold(): label for name, label in label_of.items()}
-    if len(by_small_letters) == len(label_of):
-        for cell in bare - label_of.keys():
-            if cell.casefold() in by_small_letters:
-                label_of[cell] = by_small_letters[cell.casefold()]
-    return look_up_gold(where, cells, names, [label_of] * len(cells))
-
-
-def look_up_gold(
-    where: str, cells: Sequence[str], names: Sequence[str], labels: Sequence[Mapping[str, int]]
-) -> np.ndarray:
-    """The right labels [n] of cells, each by its own row's dict of texts and labels."""
-    gold = []
-    for row, (cell, label_of) in enumerate(zip(cells, labels, strict=True)):
-        # With the space before it as tokenizers write it, where that is no label of its own.
-        name = cell if cell in label_of else cell.translate(SPACES).strip()
-        if name not in label_of:
-            listed = ", ".join(map(repr, names[:MAX_LISTED]))
-            listed += " ..." if len(names) > MAX_LISTED else ""
-            expected = f"the right label: its name ({listed}), its index from 0 to "
-            expected += f"{len(names) - 1}, or an empty cell if it is unknown"
-            got = f"{shown(cell)}, which names no label{nearest(cell, names, 0.6)}"
-            raise InputError.at(f"{where}, row {row} (counted from 0)", expected, got)
-        gold.append(label_of[name])
-    return np.array(gold, np.int32)
-
-
-def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
-    """Refuse indices of right labels from 1 to k: each would be read as the next label."""
-    if str(k) in cells and cells <= {"", "-1", *map(str, range(1, k + 1))}:
-        expected = f"indices of the right labels, counted from 0 to {k - 1}"
-        remedy = "subtract 1 from each, or write the labels' names"
-        raise InputError.at(where, expected, f"{k} but no 0: they are counted from 1", remedy)
 
 
 def renumber_labels(

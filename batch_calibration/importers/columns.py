@@ -8,20 +8,22 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from batch_calibration.arrays.frames import GOLD
-from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, refuse_unknown, shown, spell
-from batch_calibration.files import object_at
 from batch_calibration.importers import cells
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import Column, Columns
+from batch_calibration.importers.gold import (
+    MIN_ROWS_TO_WARN,
+    gold_of_rows,
+    recognize_gold,
+    refuse_unnamed,
+)
 from batch_calibration.importers.vectors import (
-    OWN_LISTS,
     Names,
     Vectors,
     are_labels,
@@ -35,7 +37,6 @@ SCORE_NAMES = "scores log_probs logprobs log_likelihoods loglikelihoods logits p
 """Names under which tables keep all scores of a row together."""
 SURE = frozenset({"cost", "latency", "time", "seconds", "price"})
 """Words of measures that a column may have as a label: a note names these columns."""
-MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
 
 
 def from_columns(
@@ -183,22 +184,6 @@ def label_rows(
     )
 
 
-def refuse_unnamed(
-    where: str, column: Column, gold: np.ndarray, names: Names, is_whole: np.ndarray
-) -> None:
-    """Raises an error if gold labels are names, and a whole column of scores is right in no row."""
-    is_named = np.isin(np.arange(len(names)), gold) | ~is_whole
-    texts = set(map(cells.text_of, column)) - {"", "-1"}
-    has_rows = (gold >= 0).sum() >= MIN_ROWS_TO_WARN * len(names)
-    if is_named.all() or is_named.sum() < 2 or not has_rows or all(map(str.isdecimal, texts)):
-        return
-    named = tuple(name for name, is_right in zip(names, is_named, strict=True) if is_right)
-    got = ", ".join(repr(name) for name in names if name not in named)
-    remedy = f"pass {spell('labels', named)}, or {spell('labels', names)} if all are labels"
-    expected = "a column of scores for each name of the right labels"
-    raise InputError.at(where, expected, f"{got} in addition, right in no row", remedy, "labels")
-
-
 def refuse_repeated_ids(where: str, columns: Mapping[str, Sequence[str]]) -> None:
     """Raises an error if each value of a column occurs once under each value of another column.
 
@@ -289,90 +274,11 @@ def _score_column(where: str, name: str, column: Column) -> np.ndarray:
     return numbers
 
 
-def gold_of_rows(
-    where: str, column: Column, vectors: Vectors, names: Names
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The right labels [n], and notes: names, texts that the row lists, indices, or nothing.
-
-    Raises:
-        InputError: an index where rows list the labels in different orders, which may count in
-            the row's own list or in another one; a text that is one choice and the index of
-            another; a cell that names no label.
-    """
-    gold_cells, k = list(map(cells.text_of, column)), len(names)
-    if all(map(cells.NUMBERED.fullmatch, names)):  # an index is that of the name
-        gold_cells = [f"LABEL_{cell}" if cell.isdecimal() else cell for cell in gold_cells]
-    is_own = vectors.source.lower() in OWN_LISTS
-    # In the model's own order, most probable first, no index of a right label counts.
-    are_plain = vectors.are_answers or is_own or not (vectors.source and vectors.are_ranked)
-    if are_plain and all(names[: len(listed)] == listed for listed in vectors.lists):
-        gold = cells.gold_indices(where, gold_cells, names)
-        for cell, label in dict.fromkeys(zip(gold_cells, gold.tolist(), strict=True)):
-            if cell != names[label] and cell.casefold() == names[label].casefold():
-                return gold, (f"{where}: {cell!r} is read as the label {names[label]!r}.",)
-        return gold, ()
-    cells.refuse_counted_from_one(where, set(gold_cells) - set(names), k)
-    unknown = {"": -1, "-1": -1}
-    label_of = dict(zip(names, range(k), strict=True))
-    by_text, by_index = [], []
-    for listed in vectors.lists:
-        texts, indices = label_of, {str(i): i for i in range(k)} | label_of
-        if vectors.are_answers:
-            # A text that appears twice in a row says nothing.
-            texts = {text: i for i, text in enumerate(listed) if listed.count(text) == 1}
-        else:
-            indices = {str(i): label_of[text] for i, text in enumerate(listed)}
-        by_text.append(unknown | texts)
-        by_index.append(unknown | indices)
-    look_up = partial(cells.look_up_gold, where, gold_cells, names)
-    are_texts = all(cell in row for cell, row in zip(gold_cells, by_text, strict=True))
-    are_indices = all(cell in row for cell, row in zip(gold_cells, by_index, strict=True))
-    if are_texts and not (vectors.are_answers and are_indices):
-        return look_up(by_text), ()
-    if not are_indices:
-        return look_up(by_index if vectors.are_answers else by_text), ()
-    gold = look_up(by_index)
-    is_plain = is_own and not vectors.are_ranked
-    if vectors.are_answers:
-        is_plain = not are_texts or (gold == look_up(by_text)).all()
-    if not is_plain:
-        got = "indices, but rows list labels in different orders, or the most probable first"
-        remedy = "an index may refer to several lists; write the label's name"
-        raise InputError.at(where, "the right label by its text", got, remedy)
-    note = f"The right labels are read as indices into each row's list {vectors.source!r}."
-    return gold, () if vectors.are_answers else (note,)
-
-
 ROW_NUMBER = re.compile("|ids?|idx|index|row|row_id|doc_id|unnamed: 0|__index_level_0__")
 """Names of columns that number the rows."""
 MAX_CELLS_LOOKED_AT = 1000  # of a column of texts, to see whether they are meant as numbers
 LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
 """Texts that people read as numbers, such as 1,234 or 35 %."""
-
-
-def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[str]]:
-    """The reading with the column of right labels that nobody named, and a note that says so.
-
-    It has a usual name of right labels and holds only names of other columns, as no scores do. If
-    two columns are like this, none is taken.
-    """
-    if reading.gold or reading.labels:
-        return reading, []
-    label_names = columns.keys() - {reading.ids, *reading.by}
-    for column in columns.values():
-        label_names |= set(map(str, object_at(first_cell(column))))
-    gold_names = []
-    known = set(map(str.casefold, label_names.union(plain_names(label_names))))
-    for name, column in columns.items():
-        if name.lower() in GOLD and name in label_names:
-            texts = {cells.text_of(cell).casefold() for cell in column} - {""}
-            if texts and texts <= known:
-                gold_names.append(name)
-    if len(gold_names) != 1:
-        return reading, []
-    name = gold_names[0]
-    note = f"The column {name!r} names labels and is read as right labels ({spell('gold')})."
-    return replace(reading, gold=name), [note]
 
 
 def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str, Column]:

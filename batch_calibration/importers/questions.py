@@ -15,6 +15,7 @@ import numpy as np
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, count_at
 from batch_calibration.importers import base, cells
+from batch_calibration.importers.gold import refuse_counted_from_one
 from batch_calibration.responses.top_k import refuse_absent_labels, scores_of_top_k
 
 CHOICES = "choices"  # name in `Reading.by` for a row's number of choices
@@ -319,7 +320,7 @@ def gold_labels(
     have_target = (index >= 0) | (text >= 0)
     # Indices from 1 would each be read as the choice after the right one.
     if (index == k).any() and (index[have_target] > 0).all() and (text[have_target] < 0).all():
-        cells.refuse_counted_from_one(where, set(map(str, index[have_target])), k)
+        refuse_counted_from_one(where, set(map(str, index[have_target])), k)
     index = np.where(index < k, index, -1)
     as_index, as_text = np.where(index >= 0, index, text), np.where(text >= 0, text, index)
     gold = as_index

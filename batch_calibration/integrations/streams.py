@@ -20,9 +20,10 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.files import whole_file
 from batch_calibration.files.rows import arrow_errors, need_pyarrow
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
-from batch_calibration.importers.cells import gold_indices, text_of
-from batch_calibration.importers.columns import label_columns, recognize_gold
+from batch_calibration.importers.cells import text_of
+from batch_calibration.importers.columns import label_columns
 from batch_calibration.importers.frames import arrow_columns
+from batch_calibration.importers.gold import gold_indices, recognize_gold
 from batch_calibration.importers.tables import Gaps, fill_labels, refuse_several
 from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
 from batch_calibration.responses.servers import refuse_constant

@@ -1,0 +1,197 @@
+"""Right labels of a table's rows: their column, its names or indices, and refusals."""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from batch_calibration.arrays.frames import GOLD
+from batch_calibration.arrays.score_scale import plain_names
+from batch_calibration.errors import InputError, nearest, shown, spell
+from batch_calibration.files import object_at
+from batch_calibration.importers.base import Reading
+from batch_calibration.importers.cells import (
+    MAX_LISTED,
+    NUMBERED,
+    WHOLE,
+    Column,
+    Columns,
+    short_names,
+    text_of,
+)
+from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors, first_cell
+from batch_calibration.responses.top_k import SPACES
+
+MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
+
+
+def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[str]]:
+    """The reading with the column of right labels that nobody named, and a note that says so.
+
+    It has a usual name of right labels and holds only names of other columns, as no scores do. If
+    two columns are like this, none is taken.
+    """
+    if reading.gold or reading.labels:
+        return reading, []
+    label_names = columns.keys() - {reading.ids, *reading.by}
+    for column in columns.values():
+        label_names |= set(map(str, object_at(first_cell(column))))
+    gold_names = []
+    known = set(map(str.casefold, label_names.union(plain_names(label_names))))
+    for name, column in columns.items():
+        if name.lower() in GOLD and name in label_names:
+            texts = {text_of(cell).casefold() for cell in column} - {""}
+            if texts and texts <= known:
+                gold_names.append(name)
+    if len(gold_names) != 1:
+        return reading, []
+    name = gold_names[0]
+    note = f"The column {name!r} names labels and is read as right labels ({spell('gold')})."
+    return replace(reading, gold=name), [note]
+
+
+def gold_of_rows(
+    where: str, column: Column, vectors: Vectors, names: Names
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The right labels [n], and notes: names, texts that the row lists, indices, or nothing.
+
+    Raises:
+        InputError: an index where rows list the labels in different orders, which may count in
+            the row's own list or in another one; a text that is one choice and the index of
+            another; a cell that names no label.
+    """
+    gold_cells, k = list(map(text_of, column)), len(names)
+    if all(map(NUMBERED.fullmatch, names)):  # an index is that of the name
+        gold_cells = [f"LABEL_{cell}" if cell.isdecimal() else cell for cell in gold_cells]
+    is_own = vectors.source.lower() in OWN_LISTS
+    # In the model's own order, most probable first, no index of a right label counts.
+    are_plain = vectors.are_answers or is_own or not (vectors.source and vectors.are_ranked)
+    if are_plain and all(names[: len(listed)] == listed for listed in vectors.lists):
+        gold = gold_indices(where, gold_cells, names)
+        for cell, label in dict.fromkeys(zip(gold_cells, gold.tolist(), strict=True)):
+            if cell != names[label] and cell.casefold() == names[label].casefold():
+                return gold, (f"{where}: {cell!r} is read as the label {names[label]!r}.",)
+        return gold, ()
+    refuse_counted_from_one(where, set(gold_cells) - set(names), k)
+    unknown = {"": -1, "-1": -1}
+    label_of = dict(zip(names, range(k), strict=True))
+    by_text, by_index = [], []
+    for listed in vectors.lists:
+        texts, indices = label_of, {str(i): i for i in range(k)} | label_of
+        if vectors.are_answers:
+            # A text that appears twice in a row says nothing.
+            texts = {text: i for i, text in enumerate(listed) if listed.count(text) == 1}
+        else:
+            indices = {str(i): label_of[text] for i, text in enumerate(listed)}
+        by_text.append(unknown | texts)
+        by_index.append(unknown | indices)
+    look_up = partial(look_up_gold, where, gold_cells, names)
+    are_texts = all(cell in row for cell, row in zip(gold_cells, by_text, strict=True))
+    are_indices = all(cell in row for cell, row in zip(gold_cells, by_index, strict=True))
+    if are_texts and not (vectors.are_answers and are_indices):
+        return look_up(by_text), ()
+    if not are_indices:
+        return look_up(by_index if vectors.are_answers else by_text), ()
+    gold = look_up(by_index)
+    is_plain = is_own and not vectors.are_ranked
+    if vectors.are_answers:
+        is_plain = not are_texts or (gold == look_up(by_text)).all()
+    if not is_plain:
+        got = "indices, but rows list labels in different orders, or the most probable first"
+        remedy = "an index may refer to several lists; write the label's name"
+        raise InputError.at(where, "the right label by its text", got, remedy)
+    note = f"The right labels are read as indices into each row's list {vectors.source!r}."
+    return gold, () if vectors.are_answers else (note,)
+
+
+def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray:
+    """The right labels [n] as indices, -1 where unknown: label names, indices, or nothing.
+
+    Where every value is a label's name they are names; labels whose names are themselves numbers
+    are never taken by index.
+
+    >>> gold_indices("f", ["yes", "", "no"], ("no", "yes")).tolist()
+    [1, -1, 0]
+    """
+    own = set(names)
+    cells = [cell if cell in own else WHOLE.sub(r"\1", cell) for cell in map(text_of, column)]
+    label_of = {"": -1, "-1": -1}
+    plain = plain_names(names)  # a column logit_A is of the label A, logit_1 may be of either
+    is_plain = len(set(plain)) == len(plain) and not any(map(str.isdecimal, plain))
+    for known in (plain, names) if is_plain else (names,):
+        label_of |= dict(zip(known, range(len(names)), strict=True))
+    bare = {cell.translate(SPACES).strip() for cell in cells} - {"", "-1"}
+    k = len(names)
+    places = {str(i): i for i in range(k)}
+    for known in (tuple(plain), short_names(names)):
+        is_numbered = any(map(str.isdecimal, known)) and known != tuple(names)
+        if not is_numbered or not bare or not bare <= set(known):
+            continue
+        if not bare <= places.keys():  # logit_1, logit_10: no indices
+            label_of |= {name: i for i, name in enumerate(known)}
+        elif any(known[places[cell]] != cell for cell in bare):
+            expected = "right labels that are clearly names, or clearly indices from 0"
+            columns = ", ".join(map(repr, names[:MAX_LISTED]))
+            got = f"{shown(sorted(bare))} for the columns {columns}"
+            raise InputError.at(where, expected, got, "write each column's full name")
+    if not set(cells) <= label_of.keys() and not all(map(str.isdecimal, names)):
+        refuse_counted_from_one(where, set(cells), k)
+        if set(cells) - {""} == ({"-1", "1"} if k == 2 else {*map(str, range(-1, k - 1))}):
+            got = f"-1 to {max(1, k - 2)}, where -1 may mean a label or an unknown label"
+            remedy = "write the labels' names, or leave cells empty if the label is unknown"
+            raise InputError.at(where, f"indices of the labels from 0 to {k - 1}", got, remedy)
+        # Some are neither: what most of them are decides, and the first of the others is refused.
+        indices = {str(i): i for i in range(-1, len(names))}
+        if sum(cell in indices for cell in cells) > sum(cell in names for cell in cells):
+            label_of = {"": -1, **indices}
+    # Yes is yes, unless another label is YES.
+    by_small_letters = {name.casefold(): label for name, label in label_of.items()}
+    if len(by_small_letters) == len(label_of):
+        for cell in bare - label_of.keys():
+            if cell.casefold() in by_small_letters:
+                label_of[cell] = by_small_letters[cell.casefold()]
+    return look_up_gold(where, cells, names, [label_of] * len(cells))
+
+
+def look_up_gold(
+    where: str, cells: Sequence[str], names: Sequence[str], labels: Sequence[Mapping[str, int]]
+) -> np.ndarray:
+    """The right labels [n] of cells, each by its own row's dict of texts and labels."""
+    gold = []
+    for row, (cell, label_of) in enumerate(zip(cells, labels, strict=True)):
+        # With the space before it as tokenizers write it, where that is no label of its own.
+        name = cell if cell in label_of else cell.translate(SPACES).strip()
+        if name not in label_of:
+            listed = ", ".join(map(repr, names[:MAX_LISTED]))
+            listed += " ..." if len(names) > MAX_LISTED else ""
+            expected = f"the right label: its name ({listed}), its index from 0 to "
+            expected += f"{len(names) - 1}, or an empty cell if it is unknown"
+            got = f"{shown(cell)}, which names no label{nearest(cell, names, 0.6)}"
+            raise InputError.at(f"{where}, row {row} (counted from 0)", expected, got)
+        gold.append(label_of[name])
+    return np.array(gold, np.int32)
+
+
+def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
+    """Refuse indices of right labels from 1 to k: each would be read as the next label."""
+    if str(k) in cells and cells <= {"", "-1", *map(str, range(1, k + 1))}:
+        expected = f"indices of the right labels, counted from 0 to {k - 1}"
+        remedy = "subtract 1 from each, or write the labels' names"
+        raise InputError.at(where, expected, f"{k} but no 0: they are counted from 1", remedy)
+
+
+def refuse_unnamed(
+    where: str, column: Column, gold: np.ndarray, names: Names, is_whole: np.ndarray
+) -> None:
+    """Raises an error if gold labels are names, and a whole column of scores is right in no row."""
+    is_named = np.isin(np.arange(len(names)), gold) | ~is_whole
+    texts = set(map(text_of, column)) - {"", "-1"}
+    has_rows = (gold >= 0).sum() >= MIN_ROWS_TO_WARN * len(names)
+    if is_named.all() or is_named.sum() < 2 or not has_rows or all(map(str.isdecimal, texts)):
+        return
+    named = tuple(name for name, is_right in zip(names, is_named, strict=True) if is_right)
+    got = ", ".join(repr(name) for name in names if name not in named)
+    remedy = f"pass {spell('labels', named)}, or {spell('labels', names)} if all are labels"
+    expected = "a column of scores for each name of the right labels"
+    raise InputError.at(where, expected, f"{got} in addition, right in no row", remedy, "labels")
