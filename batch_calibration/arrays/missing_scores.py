@@ -47,18 +47,18 @@ BOUND = "give the lowest log-probability returned for each row, of any token"
 
 
 class Lowest(NamedTuple):
-    """The lowest score of an array, in nats, its count, the next higher one, and the highest."""
+    """The lowest score of an array, in nats, its number, the next higher one, and the highest."""
 
     score: float = np.inf
-    count: int = 0
+    times: int = 0
     next: float = np.inf
     highest: float = -np.inf
 
     def plus(self, other: "Lowest") -> "Lowest":
         """Returns the lowest score of both arrays together."""
         scores = sorted({self.score, self.next, other.score, other.next})
-        count = sum(part.count for part in (self, other) if part.score == scores[0])
-        return Lowest(scores[0], count, (*scores, np.inf)[1], max(self.highest, other.highest))
+        times = sum(part.times for part in (self, other) if part.score == scores[0])
+        return Lowest(scores[0], times, (*scores, np.inf)[1], max(self.highest, other.highest))
 
     @property
     def filler(self) -> float:
@@ -68,7 +68,7 @@ class Lowest(NamedTuple):
         """
         is_far = self.score < 2 * self.next and self.score <= self.next - FILLER_GAP
         is_low = self.score <= HIGHEST_FILLER and self.highest <= 0
-        return self.score if is_far and is_low and self.count >= FILLER_TIMES else -np.inf
+        return self.score if is_far and is_low and self.times >= FILLER_TIMES else -np.inf
 
 
 def find_lowest(scores: np.ndarray) -> Lowest:

@@ -210,6 +210,10 @@ def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
     }
     remedy = f"leave {spell('from_probs', True)} out if they are log-probabilities"
     expected = "probabilities from 0 to 1"
+    if np.isinf(probs).any() and is_inside[np.isfinite(probs)].all():
+        got = f"infinity in {_row_of(probs, np.flatnonzero(np.isinf(rows).any(axis=-1)))}"
+        remedy = f"correct the row, or pass {spell('missing', 'drop')}"
+        raise InputError.at(where, expected, got, remedy)
     got = f"{np.nanmin(probs):g} to {np.nanmax(probs):g}"
     raise InputError.at(where, expected, got, remedies.get(find_scale(probs).kind, remedy))
 

@@ -19,6 +19,7 @@ BEGINNING = 65_536  # bytes from which a format is recognized
 CHUNK = 1 << 16  # characters of a JSON list to read at once
 BETWEEN = re.compile(r"[\s,]*")  # text between the rows of a JSON list
 DELIMITERS = "\t,;"
+SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 REMOTE = re.compile(r"[a-z][a-z0-9+]+:/+[^/]")
 """Start of a URL, with a scheme of two or more letters; pathlib merges the two slashes."""
 
@@ -143,7 +144,12 @@ def delimited_rows(path: Path, kind: str = SCORES) -> Iterator[tuple[str, list[s
     # With newline="", the csv module handles line breaks itself.
     with readable(path, kind), path.open(encoding="utf-8-sig", newline="") as file, _long_cells():
         first = next(file, "")
-        delimiter = max(DELIMITERS, key=first.count)  # for equal counts, a tab precedes a comma
+        separator = SEPARATOR_LINE.fullmatch(first)
+        if separator:  # Excel writes its delimiter in a line before the names.
+            first = next(file, "")
+        delimiter = (
+            separator[1] if separator else max(DELIMITERS, key=first.count)
+        )  # for equal counts, a tab precedes a comma
         lines = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
         try:
             names = [name.strip() for name in next(lines, [])]

@@ -216,6 +216,8 @@ def parse_number(text: str) -> float | None:
 
     >>> parse_number("-0.5"), parse_number("\u22120.5"), parse_number("#N/A"), parse_number("1_0")
     (-0.5, -0.5, nan, None)
+    >>> parse_number("34.1%")
+    0.341
     """
     text = text.strip()
     if not text.isascii():
@@ -226,7 +228,7 @@ def parse_number(text: str) -> float | None:
     if "_" in text or not text.isascii():
         return None
     try:
-        return float(text)
+        return float(text) if text[-1:] != "%" else float(text[:-1]) / 100
     except ValueError:
         return None
 

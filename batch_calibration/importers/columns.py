@@ -4,7 +4,6 @@ The columns of scores are those that the user names, or all columns of real numb
 hold all scores of a row. Anything ambiguous is refused, with a request for names.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,16 +16,16 @@ from batch_calibration.errors import InputError, refuse_unknown, shown, spell
 from batch_calibration.importers import cells
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import Column, Columns
-from batch_calibration.importers.gold import (
-    MIN_ROWS_TO_WARN,
-    gold_of_rows,
-    recognize_gold,
-    refuse_unnamed,
+from batch_calibration.importers.gold import MIN_ROWS_TO_WARN, gold_of_rows, recognize_gold
+from batch_calibration.importers.score_columns import (
+    column_sets,
+    is_real,
+    label_columns,
+    pivot_choices,
 )
 from batch_calibration.importers.vectors import (
     Names,
     Vectors,
-    are_labels,
     first_cell,
     is_vector,
     read_vectors,
@@ -35,8 +34,6 @@ from batch_calibration.importers.vectors import (
 
 SCORE_NAMES = "scores log_probs logprobs log_likelihoods loglikelihoods logits probs probabilities"
 """Names under which tables keep all scores of a row together."""
-SURE = frozenset({"cost", "latency", "time", "seconds", "price"})
-"""Words of measures that a column may have as a label: a note names these columns."""
 
 
 def from_columns(
@@ -60,8 +57,9 @@ def from_columns(
         columns = dict(zip(bare, columns.values(), strict=True))
         reading = replace(reading, labels=cells.bare_names(reading.labels))
     reading, gold_notes = recognize_gold(columns, reading)
+    columns, reading, long_notes = pivot_choices(columns, reading)
     columns, reading, other_notes = _two_of_one(columns, reading)
-    gold_notes += other_notes
+    gold_notes += long_notes + other_notes
     full_names = _full_names(columns, reading)
     named = reading.labels
     if full_names:
@@ -72,7 +70,9 @@ def from_columns(
     vector_name = _vector_column(where, candidates, reading.labels)
     score_names: Names = ()
     if vector_name is None:
-        names, notes = named_or_real_columns(where, candidates, reading)
+        gold_texts = gold_column(columns, reading)
+        names, notes, sums = label_columns(where, candidates, reading, gold_texts)
+        candidates |= sums
         scores = [_score_column(where, name, candidates[name]) for name in names]
         short = named if full_names else _short_names(names, columns, reading)
         vectors = Vectors(short, np.stack(scores, axis=1), notes=notes)
@@ -88,29 +88,25 @@ def from_columns(
         vectors = read_vectors(where, candidates, vector_name, reading, label_names)
     vectors = vectors._replace(notes=(*vectors.notes, *gold_notes))
     imported = label_rows(where, vectors, columns, reading, score_names)
-    if vector_name is None and not named and imported.labels is not None:
-        # A label that a server left out of some rows may be right in none of them.
-        is_whole = np.isfinite(vectors.scores).all(axis=0)
-        refuse_unnamed(where, columns[reading.gold], imported.labels, names, is_whole)
     return replace(imported, about={"task": reading.task or task})
 
 
+def gold_column(columns: Columns, reading: Reading) -> list[str]:
+    """Returns the right labels [n] of a table as texts; [] without them."""
+    return list(map(cells.text_of, columns[reading.gold])) if reading.gold else []
+
+
 def _full_names(columns: Columns, reading: Reading) -> Names:
-    """The columns of labels whose names are parts of theirs, in one way; () without these."""
-    labels, found = reading.labels, set[Names]()
-    if len(labels) < 2 or any(label in columns for label in labels):
+    """Returns the only columns with the names of the labels in longer names; () without these."""
+    if len(reading.labels) < 2 or any(label in columns for label in reading.labels):
         return ()
-    for name in columns:
-        start, is_here, end = name.partition(labels[0])
-        names = tuple(f"{start}{label}{end}" for label in labels)
-        if is_here and cells.short_names(names) == labels and set(names) <= columns.keys():
-            found.add(names)
-    return found.pop() if len(found) == 1 else ()
+    sets = column_sets(columns, reading.labels)
+    return sets[0] if len(sets) == 1 else ()
 
 
 def _short_names(names: Names, columns: Columns, reading: Reading) -> Names:
-    """The names without what all share, where the right labels are called so."""
-    texts = set(map(cells.text_of, columns[reading.gold])) - {"", "-1"} if reading.gold else set()
+    """Returns the names without their shared parts, if the right labels have these names."""
+    texts = set(gold_column(columns, reading)) - {"", "-1"}
     short = cells.short_names(names)
     is_needed = not texts <= set(names) and texts <= set(short)
     return short if is_needed and not all(map(str.isdecimal, texts)) else names
@@ -121,7 +117,7 @@ def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, l
     others = {reading.gold, reading.ids, *reading.by}
     if not reading.from_probs or not reading.gold or reading.labels:
         return columns, reading, []
-    real = [name for name in columns if name not in others and _is_real(columns[name])]
+    real = [name for name in columns if name not in others and is_real(columns[name])]
     texts = sorted(set(map(cells.text_of, columns.get(reading.gold, ()))) - {"", "-1"})
     if len(real) != 1 or len(texts) != 2:
         return columns, reading, []
@@ -213,14 +209,20 @@ def refuse_repeated_ids(where: str, columns: Mapping[str, Sequence[str]]) -> Non
             raise InputError.at(where, "one context", got, remedy, "by")
 
 
-def label_columns(where: str, columns: Columns, reading: Reading) -> tuple[Names, Names]:
-    """The columns that hold a label's scores each, and notes on them; see `from_columns`."""
+def columns_of_labels(where: str, columns: Columns, reading: Reading) -> tuple[Names, Names]:
+    """Returns the columns with one label's scores each, and notes on them; see `from_columns`."""
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
     if vector_name is not None:
         expected = "a column for each label"
         raise InputError.at(where, expected, f"all scores of a row in {vector_name!r}")
-    return named_or_real_columns(where, candidates, reading)
+    names, notes, sums = label_columns(where, candidates, reading, gold_column(columns, reading))
+    if sums:
+        expected = "one column for each label, as the file is corrected in parts"
+        got = f"several spellings of {', '.join(map(repr, sums))}"
+        remedy = f"add their probabilities, or pass {spell('labels', names)}"
+        raise InputError.at(where, expected, got, remedy, "labels")
+    return names, notes
 
 
 def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None:
@@ -239,7 +241,7 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
         raise InputError.unknown("column", lacking[0], candidates, where=where)
     fits = [name for name in vectors if name.lower() in SCORE_NAMES.split()]
     # Without such a name, columns of real numbers are the scores, and the lists something else.
-    if vectors and not fits and (labels or not any(map(_is_real, candidates.values()))):
+    if vectors and not fits and (labels or not any(map(is_real, candidates.values()))):
         fits = vectors
     if len(fits) > 1:
         raise InputError(
@@ -257,12 +259,6 @@ def _is_of_counts(column: Column) -> bool:
     return cells.are_whole(cells.numbers_of(list(chain.from_iterable(map(scores_of, column))))[0])
 
 
-def _is_real(column: Column) -> bool:
-    """True if a column holds numbers that are not whole."""
-    numbers, bad_rows = cells.numbers_of(column)
-    return int(np.sum(~np.isnan(numbers))) > len(bad_rows) and not cells.are_whole(numbers)
-
-
 def _score_column(where: str, name: str, column: Column) -> np.ndarray:
     """A column of scores; a cell that is no number is refused."""
     numbers, bad_rows = cells.numbers_of(column)
@@ -272,13 +268,6 @@ def _score_column(where: str, name: str, column: Column) -> np.ndarray:
         remedy = "correct it, or leave it empty if the label was not returned"
         raise InputError.at(at, "a number", got, remedy)
     return numbers
-
-
-ROW_NUMBER = re.compile("|ids?|idx|index|row|row_id|doc_id|unnamed: 0|__index_level_0__")
-"""Names of columns that number the rows."""
-MAX_CELLS_LOOKED_AT = 1000  # of a column of texts, to see whether they are meant as numbers
-LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
-"""Texts that people read as numbers, such as 1,234 or 35 %."""
 
 
 def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str, Column]:
@@ -307,115 +296,3 @@ def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str
                     f"{spell('labels', ('A', 'B', '...'))}"
                 )
     return candidates
-
-
-def named_or_real_columns(where: str, candidates: Columns, reading: Reading) -> tuple[Names, Names]:
-    """The columns of `reading.labels`, or else all columns of real numbers, and notes on them."""
-    if reading.labels:  # whatever is in them: a cell that is no number is refused later
-        return cells.choose_labels(where, reading.labels, reading.labels, are_named=True)[0], ()
-    real: dict[str, np.ndarray] = {}
-    unsure: dict[str, str] = {}
-    notes = []
-    for name, column in candidates.items():
-        numbers, bad_rows = cells.numbers_of(column)
-        kind, reason = _kind_of_column(name, column, numbers, bad_rows)
-        if kind == "real":
-            real[name] = numbers
-        elif kind == "unsure":
-            unsure[name] = reason
-        elif reason:
-            notes.append(f"The column {name!r} is left out: {reason}.")
-    for name, reason in cells.derived_names(list(real)).items():
-        if SURE.isdisjoint(cells.words_of(name)):
-            del real[name]
-            notes.append(f"The column {name!r} {reason}.")
-    for name in real:
-        # A column `id` may be Indonesian, beside others of log-probabilities.
-        if ROW_NUMBER.fullmatch(name.lower()) and not _is_like_others(name, real):
-            unsure[name] = "holds numbers unlike the other columns and may number the rows"
-    if unsure:
-        name, reason = next(iter(unsure.items()))
-        likely = tuple(real if len(real) > 1 else {**real, **unsure})
-        raise InputError(
-            f"{where}: the column {name!r} {reason}, so it is unclear whether it holds a label's "
-            f"scores; name the columns of scores: {spell('labels', likely)}."
-        )
-    if len(real) < 2:
-        example = spell("labels", ("A", "B"))
-        expected = "at least two columns of real numbers, one per label"
-        got = f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns"
-        remedy = " ".join([f"name them with {example}.", *notes]).removesuffix(".")
-        raise InputError.at(where, expected, got, remedy)
-    _refuse_ranks(where, real, candidates)
-    return tuple(real), (*notes, *cells.note_measures(real))
-
-
-def _kind_of_column(
-    name: str, column: Column, numbers: np.ndarray, bad_rows: list[int]
-) -> tuple[str, str]:
-    """The kind of a column that nobody named, "real", "unsure" or "", and the reason."""
-    count = int(np.sum(~np.isnan(numbers)))
-    if is_vector(column):
-        # Lists of whole numbers are ids of tokens and the like.
-        is_of_ids = cells.are_whole(cells.numbers_of(scores_of(first_cell(column)))[0])
-        return "", "" if is_of_ids else "it holds several numbers per row, and other columns one"
-    if len(bad_rows) > count:  # mostly texts; one text among numbers is a mistake to be told
-        sample = bad_rows[:MAX_CELLS_LOOKED_AT]
-        unread = [column[row] for row in sample if _is_like_a_number(column[row])]
-        has_scores = count and not cells.are_whole(numbers)
-        if not has_scores and 2 * len(unread) <= len(sample):
-            return "", ""  # a column of texts
-        bad_cell = shown((unread or [column[bad_rows[0]]])[0])
-        return "", f"{len(bad_rows):,} of {len(column):,} cells are not numbers, such as {bad_cell}"
-    is_row_number = ROW_NUMBER.fullmatch(name.lower())
-    if not count:
-        return ("", "") if is_row_number else ("unsure", "is empty")
-    if bad_rows or not cells.are_whole(numbers):
-        return "real", ""
-    # Whole numbers as texts, such as "12", are codes where other columns hold true numbers.
-    is_of_text_file = isinstance(column, cells.Texts)
-    are_texts = not is_of_text_file and any(isinstance(cell, str) for cell in column)
-    if is_row_number or are_texts:
-        return "", ""
-    return "unsure", "holds whole numbers"
-
-
-def _is_like_a_number(cell: object) -> bool:
-    text = cells.text_of(cell).translate(cells.MINUS_SIGNS)
-    return any(map(str.isdigit, text)) and LIKE_A_NUMBER.fullmatch(text) is not None
-
-
-def _is_like_others(name: str, real: Mapping[str, np.ndarray]) -> bool:
-    """True if a column fits the others: all log-probabilities, or probabilities of one row."""
-    other_names = [column for column in real if column != name]
-    if not other_names:
-        return False
-    if max(np.nanmax(real[column]) for column in other_names) <= 0:
-        return bool(np.nanmax(real[name]) <= 0)
-    numbers = np.stack(list(real.values()))  # [columns, n]
-    return bool(np.nanmin(numbers) >= 0 and np.nansum(numbers, axis=0).max() <= 1 + 1e-3)
-
-
-def _refuse_ranks(where: str, real: Mapping[str, np.ndarray], candidates: Columns) -> None:
-    """Refuse columns score_1, score_2 with label_1, label_2: their labels differ by row."""
-    # Found rather than replaced: a pattern with \D* on both sides takes hours for long names.
-    ranks = ["".join(re.findall(r"\d+", name)) or name for name in real]
-    if len(set(ranks)) < len(ranks):  # a number that all have counts nothing
-        return
-    columns_of_stem: dict[str, dict[str, str]] = {}
-    for name in candidates.keys() - real.keys():
-        if match := re.fullmatch(r"(\D*)(\d+)(\D*)", name):
-            columns_of_stem.setdefault(match[1] + match[3], {})[match[2]] = name
-    rows = np.stack(list(real.values()), axis=1).tolist()
-    for columns in columns_of_stem.values():
-        if not columns.keys() >= set(ranks):
-            continue
-        names = [columns[rank] for rank in ranks]
-        texts = [map(cells.text_of, candidates[name]) for name in names]
-        lists = list(zip(*texts, strict=True))
-        if len(set(lists)) > 1 and are_labels(lists, rows):
-            got = f"{', '.join(map(repr, real))} next to {', '.join(map(repr, names))}, which "
-            got += "name different labels from row to row"
-            remedy = "write one column per label, or JSON lines with lists labels and scores; "
-            remedy += f"if they are not labels, pass {spell('labels', tuple(real))}"
-            raise InputError.at(where, "columns that each hold one label's scores", got, remedy)

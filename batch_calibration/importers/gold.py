@@ -179,19 +179,3 @@ def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
         expected = f"indices of the right labels, counted from 0 to {k - 1}"
         remedy = "subtract 1 from each, or write the labels' names"
         raise InputError.at(where, expected, f"{k} but no 0: they are counted from 1", remedy)
-
-
-def refuse_unnamed(
-    where: str, column: Column, gold: np.ndarray, names: Names, is_whole: np.ndarray
-) -> None:
-    """Raises an error if gold labels are names, and a whole column of scores is right in no row."""
-    is_named = np.isin(np.arange(len(names)), gold) | ~is_whole
-    texts = set(map(text_of, column)) - {"", "-1"}
-    has_rows = (gold >= 0).sum() >= MIN_ROWS_TO_WARN * len(names)
-    if is_named.all() or is_named.sum() < 2 or not has_rows or all(map(str.isdecimal, texts)):
-        return
-    named = tuple(name for name, is_right in zip(names, is_named, strict=True) if is_right)
-    got = ", ".join(repr(name) for name in names if name not in named)
-    remedy = f"pass {spell('labels', named)}, or {spell('labels', names)} if all are labels"
-    expected = "a column of scores for each name of the right labels"
-    raise InputError.at(where, expected, f"{got} in addition, right in no row", remedy, "labels")

@@ -278,10 +278,11 @@ def _log_likelihood(answer: object, where: str, reading: Reading) -> float:
         if isinstance(answer, str):
             raise _no_choices(GENERATED, where) from None
         number = math.inf  # an integer of hundreds of digits
-    if math.isfinite(number) or (number == -math.inf and reading.missing is not None):
+    if math.isfinite(number) or (number != math.inf and reading.missing is not None):
         return number if number <= MAX_LOG_PROB else check_log_prob(number, where)
     got = f"{number}, which makes the mean of its label NaN or infinite"
-    raise InputError.at(where, "a finite log-likelihood", got, "ask again, in float32 or bfloat16")
+    remedy = f"ask again, in float32 or bfloat16, or pass {spell('missing', 'drop')}"
+    raise InputError.at(where, "a finite log-likelihood", got, remedy)
 
 
 def _are_without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -> list[bool]:

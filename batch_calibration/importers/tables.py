@@ -47,7 +47,9 @@ class Gaps(NamedTuple):
 
     def plus(self, gaps: "Gaps") -> "Gaps":
         """Returns the sums of these counts and the counts of another part."""
-        return Gaps(*(part + other for part, other in zip(self, gaps, strict=True)))
+        lacking, single = self.lacking + gaps.lacking, self.single + gaps.single
+        rows, empty = self.rows + gaps.rows, self.empty + gaps.empty
+        return Gaps(rows, lacking, single, empty, self.by_label + gaps.by_label)
 
     def notes(
         self, label_names: Sequence[str], missing: missing_scores.Missing | None, *, is_named: bool
@@ -198,6 +200,8 @@ def in_nats(imported: Imported, reading: Reading) -> Imported:
     """Returns the scores of a file in nats, after checks, with the filler of missing scores."""
     where, k = imported.where, len(imported.label_names)
     scores = np.asarray(imported.log_probs, np.float64)
+    if reading.missing == "drop":  # Rows with an overflow are dropped, too.
+        scores = np.where(np.isposinf(scores), np.nan, scores)
     # Importers are checked as files are.
     if scores.ndim != 2 or scores.shape[-1] != k:
         raise InputError.at(where, f"{k} scores per row", f"shape {scores.shape}")

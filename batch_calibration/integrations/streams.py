@@ -21,7 +21,7 @@ from batch_calibration.files import whole_file
 from batch_calibration.files.rows import arrow_errors, need_pyarrow
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import text_of
-from batch_calibration.importers.columns import label_columns
+from batch_calibration.importers.columns import columns_of_labels
 from batch_calibration.importers.frames import arrow_columns
 from batch_calibration.importers.gold import gold_indices, recognize_gold
 from batch_calibration.importers.tables import Gaps, fill_labels, refuse_several
@@ -176,7 +176,7 @@ def open_source(
     where = str(files[0])
     columns = arrow_columns(where, first_batch)
     reading, gold_notes = recognize_gold(columns, reading)
-    labels, notes = label_columns(where, columns, reading)
+    labels, notes = columns_of_labels(where, columns, reading)
     for name in labels:
         if not isinstance(columns[name], np.ndarray):  # Columns of numbers are arrays.
             kind = first_batch.schema.field(name).type
@@ -191,9 +191,9 @@ def open_source(
         for path in files:
             names[path] = path.stem if stems.count(path.stem) == 1 else str(path)
     notes, total = (*notes, *gold_notes), count_rows(files)
-    source = Source(names, first_batch.schema, labels, total, reading, notes, scores[:KIND_ROWS])
-    source.filler = _find_filler(source)
-    return source
+    opened = Source(names, first_batch.schema, labels, total, reading, notes, scores[:KIND_ROWS])
+    opened.filler = _find_filler(opened)
+    return opened
 
 
 def _find_filler(source: Source) -> float:

@@ -375,7 +375,7 @@ def test_one_row_and_a_label_never_predicted(tmp_path, said):
     (tmp_path / "s.csv").write_text("no,yes\n-1.5,-0.5\n")
     assert "has one row to learn from" in said("diagnose", tmp_path / "s.csv").err
     (tmp_path / "s.csv").write_text("a,b,c,gold\n" + "-1.5,-0.5,-9.5,a\n-0.7,-1.5,-9.6,b\n" * 9)
-    assert "bc" in said("compare", tmp_path / "s.csv", "--gold=gold").out
+    assert "bc" in said("compare", tmp_path / "s.csv", "--gold=gold", "--labels=a,b,c").out
 
 
 def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys, said):

@@ -7,11 +7,9 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from reading_files import lines, notes
+from reading_files import lines
 from truths import Case, Generator, read_by_name
 
-from batch_calibration import importers
-from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading
 
 
@@ -102,9 +100,6 @@ def derived_columns(chance: Random, folder: Path):
     def read() -> dict[str, object]:
         # Labels may go by their column's name.
         full = {f"{start}{name}{end}": name for name in labels}
-        (table,) = importers.read(path, Reading(gold="gold"))
-        if "may not belong to a label" in notes(table):
-            raise InputError("a column that may be no label's is named first")
         found = read_by_name(path, Reading(gold="gold"))
         for row in found.values():
             row["scores"] = {full.get(name, name): x for name, x in row["scores"].items()}

@@ -282,7 +282,7 @@ def test_numbers_as_texts_are_read(tmp_path):
     # Codes as texts beside numbers are none.
     codes = [{**row, "zip": "12345", "version": "x"} for row in rows]
     table = table_of(tmp_path, codes)
-    assert table.label_names == ("A", "B", "C") and not notes(table)
+    assert table.label_names == ("A", "B", "C") and "zip" not in notes(table)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", ","])
@@ -300,7 +300,6 @@ def test_decimal_commas_are_read(tmp_path, delimiter):
     [
         (["-1,234", "-2,345", "-3,456"], "3 of 3 cells are not numbers, such as '-1,234'"),
         (["-1.234,5", "-2,3", "-3,4"], "3 of 3 cells are not numbers, such as '-1.234,5'"),
-        (["35 %", "20 %", "11 %"], "3 of 3 cells are not numbers, such as '35 %'"),
         (["-0.5", "see below", "n.b."], "2 of 3 cells are not numbers, such as 'see below'"),
     ],
 )
@@ -327,18 +326,85 @@ OTHER_NUMBERS = "seconds entropy PPL latency_ms length x sum mean margin usage l
 
 
 @pytest.mark.parametrize("name", OTHER_NUMBERS.split())
-def test_a_column_that_may_be_no_label_is_noted(tmp_path, name):
-    rows = [(a, b, f"{0.5 + i}") for i, (a, b, _) in enumerate(floats())]
-    table = table_of(tmp_path, csv_of(("no", "yes", name), rows), name="t.csv")
-    assert table.label_names == ("no", "yes", name)
-    assert f"{name!r} may not belong to a label; name the labels' columns: labels=(" in notes(table)
-    (table,) = read(tmp_path / "t.csv", Reading(labels=("no", "yes", name)))
-    assert not notes(table)
+@pytest.mark.parametrize("first", [True, False])
+def test_numbers_above_0_are_no_label_s_beside_log_probabilities(tmp_path, name, first):
+    probs = np.random.default_rng(0).dirichlet([2, 1, 1], 12)[:, :2]
+    columns = dict(zip(("no", "yes"), np.log(probs).T, strict=True))
+    other = {name: 0.5 + np.arange(12)}
+    columns = {**other, **columns} if first else {**columns, **other}
+    path = write(tmp_path, csv_of(columns, np.array(list(columns.values())).T.astype(str)), "t.csv")
+    error = refused(path)
+    assert error.key == "labels" and error.got == f"{name!r} next to 'no', 'yes'"
+    for labels in (("no", "yes"), tuple(columns)):
+        assert repr(labels) in error.remedy
+        reading = Reading(labels=labels, from_probs=False)
+        assert read(path, reading)[0].label_names == labels
 
 
-def test_columns_that_are_plainly_labels_are_not_noted(tmp_path):
+GOLD_OF_12 = ["no", "yes", "no", "no"] * 3
+
+
+@pytest.mark.parametrize(
+    ("names", "gold_texts"),
+    [
+        (("no", "yes", "score"), GOLD_OF_12),
+        (("score", "no", "yes"), GOLD_OF_12),
+        (("lp_no", "lp_yes", "cumulative"), GOLD_OF_12),
+        (("no", "yes", "no_z", "yes_z"), GOLD_OF_12),
+        (("no", "yes", "no_z", "yes_z"), [""] * 12),
+        (("p_no", "p_yes", "q"), GOLD_OF_12),
+        (("no", "yes", "other"), ["0", "1"] * 6),
+        (("no", "yes", "maybe"), GOLD_OF_12),
+    ],
+)
+def test_columns_that_no_right_label_names_are_a_question(tmp_path, names, gold_texts):
+    probs = np.random.default_rng(0).dirichlet([2, 1, 1, 1, 1], 12)[:, : len(names)]
+    columns = dict(zip(names, np.log(probs).T, strict=True))
+    others = [name for name in names if name.split("_")[-1] not in ("no", "yes")]
+    labels = tuple(name for name in names if name not in others)
+    columns["gold"] = gold_texts
+    pd.DataFrame(columns).to_csv(tmp_path / "t.csv", index=False)
+    for read_it, source in ((tables_of, columns), (read, tmp_path / "t.csv")):
+        with pytest.raises(InputError) as raised:
+            read_it(source, Reading(gold="gold"))
+        assert raised.value.got.startswith(", ".join(map(repr, others)) + " next to ")
+        assert repr(labels) in raised.value.remedy
+        (table,) = read_it(source, Reading(gold="gold", labels=labels))
+        assert scores(table).shape == (12, 2)
+
+
+def test_a_distribution_over_all_columns_has_all_labels(tmp_path):
+    probs = np.random.default_rng(0).dirichlet([2, 1, 1], 12)
+    columns = dict(zip(("no", "yes", "maybe"), np.log(probs).T, strict=True))
+    (table,) = tables_of({**columns, "gold": GOLD_OF_12}, Reading(gold="gold"))
+    assert table.label_names == ("no", "yes", "maybe") and not notes(table)
+    # The probabilities of the first two sum to 1.
+    columns["maybe"] = columns["maybe"] - 1
+    columns["yes"] = np.log1p(-np.exp(columns["no"]))
+    with pytest.raises(InputError) as raised:
+        tables_of(columns)
+    assert raised.value.got == "'maybe' next to 'no', 'yes'"
+
+
+def test_columns_without_a_sign_of_their_labels_are_noted(tmp_path):
     names = ("positive", "negative", "neutral")
-    assert not notes(table_of(tmp_path, csv_of(names, floats()), name="t.csv"))
+    table = table_of(tmp_path, csv_of(names, floats()), name="t.csv")
+    listed = "'positive', 'negative', 'neutral'"
+    assert notes(table).startswith(f"All columns of real numbers are labels: {listed}; if not,")
+
+
+@pytest.mark.parametrize("form", ["{}", "logprob_{}", "p_{}"])
+@pytest.mark.parametrize("is_probs", [True, False])
+def test_spellings_of_one_label_are_added(tmp_path, form, is_probs):
+    probs = np.random.default_rng(0).dirichlet([2, 2, 1, 1, 1], 12)[:, :4]
+    names = [form.format(name) for name in ("yes", "no", "Yes", "No")]
+    columns = dict(zip(names, (probs if is_probs else np.log(probs)).T, strict=True))
+    reading = Reading(gold="gold", from_probs=is_probs or None)
+    (table,) = tables_of({**columns, "gold": GOLD_OF_12}, reading)
+    expected = np.log(probs[:, :2] + probs[:, 2:])
+    np.testing.assert_allclose(scores(table), expected, rtol=1e-6)
+    assert f"{names[0]!r}, {names[2]!r} spell one label" in notes(table)
+    assert gold(table) == [["yes", "no"].index(text) for text in GOLD_OF_12]
 
 
 def test_lists_that_are_left_out_are_noted(tmp_path):
@@ -382,8 +448,8 @@ def test_a_first_label_that_is_never_right_is_noted():
     columns = {"a": -1.5 - np.arange(40), "b": -2.5 - np.arange(40), "c": -np.arange(40) / 7 - 3}
     (table,) = tables_of({**columns, "gold": 1 + np.arange(40) % 2}, Reading(gold="gold"))
     assert "No row has the right label 'a': if the column counts labels from 1" in notes(table)
-    (table,) = tables_of({**columns, "gold": np.arange(40) % 2}, Reading(gold="gold"))
-    assert not notes(table)
+    (table,) = tables_of({**columns, "gold": np.arange(40) % 3}, Reading(gold="gold"))
+    assert "No row has" not in notes(table)
 
 
 def harness(targets, choices):
@@ -514,3 +580,33 @@ def test_a_label_that_no_answer_held_is_said(tmp_path):
     labels = ("yes", "no", "maybe")
     table = table_of(tmp_path, rows, Reading(missing="least", labels=labels))
     assert "No row has a score of 'maybe'" in notes(table)
+
+
+@pytest.mark.parametrize("right", ["name", "index", "flag", "nothing"])
+@pytest.mark.parametrize("order", ["by id", "by choice"])
+def test_a_row_for_each_choice_becomes_a_row_for_each_question(right, order):
+    probs = np.random.default_rng(0).dirichlet([3, 2, 1], 8)
+    labels, rows = ("A", "B", "C"), []
+    for i, j in np.ndindex(8, 3):
+        of_kind = {"name": labels[i % 3], "index": i % 3, "flag": int(i % 3 == j), "nothing": ""}
+        cells = {
+            "q": f"q{i}",
+            "option": labels[j],
+            "lp": float(np.log(probs[i, j])),
+            "s": "ab"[i % 2],
+        }
+        rows.append({**cells, **({} if right == "nothing" else {"target": of_kind[right]})})
+    rows = rows if order == "by id" else sorted(rows, key=lambda row: row["option"])
+    (table,) = tables_of(rows)
+    assert table.label_names == labels and table.blocks["test"].row_ids[:2] == ("q0", "q1")
+    np.testing.assert_allclose(scores(table), np.log(probs), rtol=1e-6)
+    assert gold(table) == ([-1] * 8 if right == "nothing" else [i % 3 for i in range(8)])
+    assert "The rows of each 'q' are read as one row: 'option' names the labels" in notes(table)
+    tables = tables_of(rows, Reading(by=("s",)))
+    assert [len(scores(part)) for part in tables] == [4, 4]
+
+
+def test_one_probability_of_each_model_is_no_choice():
+    rows = [{"id": i, "model": m, "p_yes": 0.1 + 0.08 * i} for i in range(9) for m in "xy"]
+    with pytest.raises(InputError):
+        tables_of(rows)
