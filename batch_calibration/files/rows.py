@@ -7,12 +7,16 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import reduce
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from batch_calibration.errors import InputError, answering, extra, shown
 from batch_calibration.files import Json, RepeatedKey, parse_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCORES = "a file of scores"
 BEGINNING = 65_536  # bytes from which a format is recognized
@@ -167,6 +171,38 @@ def delimited_rows(path: Path, kind: str = SCORES) -> Iterator[tuple[str, list[s
             raise InputError(
                 f"{path}, line {lines.line_num}: not CSV ({error}); is a closing quote missing?"
             ) from error
+
+
+def read_plain_csv(path: Path, names: Sequence[str]) -> "pa.Table | None":
+    """Reads a CSV or TSV file without quotes by pyarrow, all cells as texts.
+
+    Returns None for other files, for files with errors, and if pyarrow is not installed: Python's
+    own reader, which is slower, then reads the file or describes the error.
+    """
+    data = path.read_bytes()
+    first = data[: data.find(b"\n")].decode(errors="replace")
+    delimiter = max(DELIMITERS, key=first.count)
+    # Commas may be decimal commas if they are not the delimiter; a bare CR may end a line.
+    unplain = [b'"', b"\0", *([] if delimiter == "," else [b","])]
+    has_bare_returns = data.count(b"\r") != data.count(b"\r\n")
+    if SEPARATOR_LINE.match(first) or has_bare_returns or any(map(data.__contains__, unplain)):
+        return None
+    try:
+        import pyarrow as pa
+        from pyarrow import compute, csv
+    except ImportError:
+        return None
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(data),
+            csv.ReadOptions(column_names=names, skip_rows=1),
+            csv.ParseOptions(delimiter=delimiter, quote_char=False),
+            csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        )
+    except pa.ArrowException:
+        return None
+    is_empty = [compute.equal(column, "") for column in table.columns]
+    return table.filter(compute.invert(reduce(compute.and_, is_empty)))
 
 
 @contextmanager

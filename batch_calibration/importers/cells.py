@@ -1,9 +1,10 @@
 """Cells of a table: read as numbers, as texts, and as names of labels."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from string import ascii_uppercase
+from typing import Any
 
 import numpy as np
 
@@ -28,18 +29,46 @@ WHOLE = re.compile(r"^(-?\d+)\.0+$")  # as pandas writes whole numbers beside an
 MAX_LISTED = 8  # label names that a sentence lists
 
 
-class Texts(tuple[str, ...]):
-    """The cells of a column in a file of text, where numbers are written as texts.
+class Texts(Sequence[str]):
+    """The cells of a column in a text file, which writes numbers as texts.
 
-    `commas_are_decimal` says that another column of the file shows it.
+    Attributes:
+        cells: a list of texts, or a column of texts that pyarrow read.
+        commas_are_decimal: True if another column of the file has decimal commas.
     """
 
-    commas_are_decimal = False
+    def __init__(self, cells: Any) -> None:
+        self.cells = cells
+        self.commas_are_decimal = False
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __getitem__(self, row: Any) -> Any:
+        cell = self.cells[row]
+        return cell if isinstance(self.cells, list) else cell.as_py()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, as a list that is not kept for columns of pyarrow."""
+        return self.cells if isinstance(self.cells, list) else self.cells.to_pylist()
 
     @cached_property
     def numbers(self) -> tuple[np.ndarray, list[int]]:
         """The result of `numbers_of`, which is called several times."""
-        return _read_cells(self)
+        # Most columns of numbers are read as a whole, without a look at each cell.
+        try:
+            if not isinstance(self.cells, list):
+                return self.cells.cast("float64").to_numpy(), []
+            text = "".join(self.cells)
+            if text.isascii() and "_" not in text:
+                return np.fromiter(map(float, self.cells), np.float64, len(self.cells)), []
+        except ValueError:  # pyarrow's errors, too
+            pass
+        return _read_cells(self.texts, commas_are_decimal=self.commas_are_decimal)
 
 
 NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
@@ -156,6 +185,8 @@ def text_of(cell: object) -> str:
     >>> list(map(text_of, (None, float("nan"), 2.0, " a ")))
     ['', '', '2', 'a']
     """
+    if isinstance(cell, str):
+        return cell.strip()
     # NaN is not itself; an array is compared cell by cell.
     if cell is None or (not isinstance(cell, np.ndarray) and cell != cell):
         return ""
@@ -171,9 +202,11 @@ def numbers_of(column: Column) -> tuple[np.ndarray, list[int]]:
     return column.numbers if isinstance(column, Texts) else _read_cells(column)
 
 
-def _read_cells(column: Column) -> tuple[np.ndarray, list[int]]:
+def _read_cells(
+    column: Sequence[object] | np.ndarray, *, commas_are_decimal: bool = False
+) -> tuple[np.ndarray, list[int]]:
     cells = list(map(number_of, column))
-    if None in cells and _have_decimal_commas(column):
+    if None in cells and _have_decimal_commas(column, is_plain=commas_are_decimal):
         cells = [number_of(str(cell).replace(",", ".")) for cell in column]
     numbers = np.array(cells, np.float64)  # None becomes NaN
     has_numbers = np.isfinite(numbers).any()
@@ -185,7 +218,7 @@ def _read_cells(column: Column) -> tuple[np.ndarray, list[int]]:
     return numbers, bad_rows
 
 
-def _have_decimal_commas(column: Column) -> bool:
+def _have_decimal_commas(column: Iterable[object], *, is_plain: bool = False) -> bool:
     """True if the commas in a column's numbers are decimal commas, in all of them.
 
     These cells were in quotes, or in a file of another delimiter; 1,234 alone may be thousands.
@@ -193,7 +226,6 @@ def _have_decimal_commas(column: Column) -> bool:
     >>> _have_decimal_commas(["-0,35", "-12,5", "-3", ""]), _have_decimal_commas(["1,234", "2,5.1"])
     (True, False)
     """
-    is_plain = isinstance(column, Texts) and column.commas_are_decimal
     for cell in map(text_of, column):
         text = cell.translate(MINUS_SIGNS)
         if NUMBER_WITH_COMMA.fullmatch(text):
@@ -205,7 +237,7 @@ def _have_decimal_commas(column: Column) -> bool:
 
 def share_decimal_commas(columns: Iterable[Texts]) -> None:
     """Read all columns of a file with decimal commas if one column clearly has them."""
-    texts = list(columns)
+    texts = [column for column in columns if "," in "".join(column.cells)]
     if any(map(_have_decimal_commas, texts)):
         for column in texts:
             column.commas_are_decimal = True

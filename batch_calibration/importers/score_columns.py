@@ -314,10 +314,12 @@ def pivot_choices(columns: Columns, reading: Reading) -> tuple[Columns, Reading,
     right labels are among these texts, or flags; without right labels, the probabilities of each id
     sum to 1.
     """
+    if reading.labels:
+        return columns, reading, []
     gold = reading.gold or next((name for name in columns if name.lower() in GOLD), "")
     named = {gold, *reading.by}
     real = [name for name, column in columns.items() if name not in named and is_real(column)]
-    if len(real) != 1 or reading.labels:
+    if len(real) != 1:
         return columns, reading, []
     texts = {name: list(map(cells.text_of, column)) for name, column in columns.items()}
     numbers, bad_rows = cells.numbers_of(columns[real[0]])

@@ -11,6 +11,7 @@ from batch_calibration.files.rows import (
     numbered_lines,
     parse_object,
     parse_value,
+    read_plain_csv,
     read_text,
 )
 from batch_calibration.importers.base import Imported, Reading
@@ -30,19 +31,26 @@ def is_delimited(path: Path, start: bytes) -> bool:
 def read_delimited(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a CSV or TSV file in UTF-8; an empty cell is a label that was not returned."""
     columns = delimited_columns(path)
-    share_decimal_commas(columns.values())
     return [from_columns(str(path), columns, reading, task=path.stem)]
 
 
 def delimited_columns(path: Path) -> dict[str, Texts]:
-    """The columns of a CSV or TSV file."""
-    names, rows = read_cells(path)
-    cells_by_column = list(zip(*rows, strict=True)) or [()] * len(names)  # () without rows
-    return dict(zip(names, map(Texts, cells_by_column), strict=True))
+    """Returns the columns of a CSV or TSV file, which pyarrow reads if it is installed."""
+    rows = delimited_rows(path)
+    where, names = next(rows)
+    _check_names(where, names)
+    arrow = read_plain_csv(path, names)
+    if arrow is not None:
+        return dict(zip(names, map(Texts, arrow.columns), strict=True))
+    cells = [cells for _, cells in rows]
+    cells_by_column = list(map(list, zip(*cells, strict=True))) or [[]] * len(names)
+    columns = dict(zip(names, map(Texts, cells_by_column), strict=True))
+    share_decimal_commas(columns.values())
+    return columns
 
 
 def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:
-    """The names in the first line of a CSV or TSV file, and the cells of all others."""
+    """Returns the column names of a CSV or TSV file, and the cells of all rows."""
     rows = delimited_rows(path)
     where, names = next(rows)
     _check_names(where, names)
