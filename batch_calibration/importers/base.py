@@ -27,6 +27,8 @@ class Reading:
         tokens: label -> the tokens that mean it, where scores are of tokens; the label's own name,
             with and without a space and capital, where it is not named.
         gold: column of the right label, its name or index; "" for the log's own, or none.
+        gold_names: names of the indices 0, 1, ... among right labels; () to find them out.
+        gold_as_is: whether right labels are kept where the scores fit others far better.
         ids: column of row ids.
         by: columns whose values tell contexts apart, such as a subject or a prompt.
         missing: what is done about labels that were not returned; None refuses them.
@@ -44,6 +46,8 @@ class Reading:
     labels: tuple[str, ...] = ()
     tokens: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gold: str = ""
+    gold_names: tuple[str, ...] = ()
+    gold_as_is: bool = False
     ids: str = ""
     by: tuple[str, ...] = ()
     missing: Missing | None = None
@@ -74,6 +78,7 @@ class Imported:
         notes: what a reader of the numbers must know, in sentences.
         score_names: what names the scores where it is not the labels: the one array or column that
             holds all of a row's; evidence of what kind of numbers they are.
+        index_names: labels in the order in which right labels count; () if these are names.
         full: whether a label's score is of its whole vocabulary, so that a row's label mass says
             whether the model answered with a label.
     """
@@ -89,6 +94,7 @@ class Imported:
     blocks: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     score_names: tuple[str, ...] = ()
+    index_names: tuple[str, ...] = ()
     full: bool = False
     file_rows: np.ndarray | None = None
 

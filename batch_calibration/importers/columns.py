@@ -20,6 +20,8 @@ from batch_calibration.importers.cells import Column, Columns
 from batch_calibration.importers.gold import (
     MIN_ROWS_TO_WARN,
     gold_of_rows,
+    index_order,
+    name_indices,
     recognize_gold,
     refuse_unnamed,
 )
@@ -110,7 +112,9 @@ def _full_names(columns: Columns, reading: Reading) -> Names:
 
 def _short_names(names: Names, columns: Columns, reading: Reading) -> Names:
     """The names without what all share, where the right labels are called so."""
-    texts = set(map(cells.text_of, columns[reading.gold])) - {"", "-1"} if reading.gold else set()
+    texts = set(reading.gold_names)
+    if reading.gold and not texts:
+        texts = set(map(cells.text_of, columns[reading.gold])) - {"", "-1"}
     short = cells.short_names(names)
     is_needed = not texts <= set(names) and texts <= set(short)
     return short if is_needed and not all(map(str.isdecimal, texts)) else names
@@ -146,14 +150,16 @@ def label_rows(
     `columns` are the right labels, ids and names of contexts among others; `read_names` are those
     that hold scores, where they are not called as the labels.
     """
-    own, gold, notes = vectors.names, None, vectors.notes
+    own, gold, notes, order = vectors.names, None, vectors.notes, Names()
     chosen, indices = cells.choose_labels(where, own, reading.labels, are_named=vectors.are_named)
     if reading.gold:
         at = f"{where}, column {reading.gold!r}"
         # New names of places stand for all of them.
         names = own if set(chosen) <= set(own) else chosen
-        gold, gold_notes = gold_of_rows(at, columns[reading.gold], vectors, names)
-        notes += gold_notes
+        right, read_as = name_indices(columns[reading.gold], names, reading.gold_names)
+        order = index_order(set(right), names)
+        gold, gold_notes = gold_of_rows(at, right, vectors, names)
+        notes += read_as + gold_notes
         known_labels = gold[gold >= 0]
         if len(known_labels) >= MIN_ROWS_TO_WARN * len(names) and known_labels.min() == 1:
             notes += (
@@ -181,6 +187,7 @@ def label_rows(
         columns=told_apart,
         notes=notes,
         score_names=read_names,
+        index_names=order,
     )
 
 
