@@ -157,7 +157,7 @@ def label_rows(
         # New names of places stand for all of them.
         names = own if set(chosen) <= set(own) else chosen
         right, read_as = name_indices(columns[reading.gold], names, reading.gold_names)
-        order = index_order(set(right), names)
+        order = () if vectors.lists else index_order(set(right), names)
         gold, gold_notes = gold_of_rows(at, right, vectors, names)
         notes += read_as + gold_notes
         known_labels = gold[gold >= 0]

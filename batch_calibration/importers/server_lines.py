@@ -228,8 +228,11 @@ def import_answers(
     context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
     if model := text_at(answers[0].body, "model"):
         context["model"] = model
+    texts, notes = list[str](), tuple[str, ...]()
     if gold is None and reading.gold:
         gold = right_labels(answers, reading)
+        cells = [answer.value(reading.gold) for answer in answers]
+        texts, notes = name_indices(cells, reading.labels, reading.gold_names)
     # Files of batches have ids of their own.
     ids = reading.ids or (ID if all(ID in answer.fields for answer in answers) else "")
     numbers = tuple(str(answer.number) for answer in answers)
@@ -237,13 +240,8 @@ def import_answers(
         row_ids = tuple(answer.text(ids) for answer in answers)
     elif row_ids is None and len(set(numbers)) == len(numbers):  # no response has several rows
         row_ids = numbers
-    cells = [answer.value(reading.gold) for answer in answers]
-    texts, notes = name_indices(cells, reading.labels, reading.gold_names)
-    # A flag on the line of each label is no index.
-    are_indices = gold is not None and list(map(str, gold)) == [text or "-1" for text in texts]
-    order = index_order(set(texts), reading.labels) if are_indices else ()
     imported = Imported(str(path), scores, reading.labels, gold, row_ids, about=context, full=True)
-    imported = replace(imported, notes=notes, index_names=order)
+    imported = replace(imported, notes=notes, index_names=index_order(set(texts), reading.labels))
     columns = {}
     for name in reading.by:
         columns[name] = [answer.text(name) for answer in answers]
