@@ -178,6 +178,8 @@ def check_gold(
     if gold is None or reading.gold_as_is or reading.gold_names:
         return ()
     names, order = plain_labels(imported.label_names), plain_labels(imported.index_names)
+    if not order and len(names) > 2 and all(map(str.isdecimal, names)):
+        return ()  # grades, of which a model may give one too high
     where = f"{imported.where}, column {reading.gold!r}" if reading.gold else imported.where
     are_words = bool(order) and not any(map(NO_WORD.fullmatch, order))
     fit = fit_gold(scores, gold, WORDS_SHARE if are_words else LEAST_SHARE)
@@ -188,7 +190,8 @@ def check_gold(
         if not order:
             moved = [f"{name!r} fits {other!r}" for name, other in others.items() if name != other]
             listed = ", ".join(moved[:MAX_LISTED]) + (" ..." if len(moved) > MAX_LISTED else "")
-            remedy = f"rename the columns of scores if they are exchanged ({listed})"
+            remedy = f"rename the columns of scores if they are exchanged ({listed}), or give the "
+            remedy += "negatives of losses"
         got = f"labels that fit worse than chance: {_accuracies(scores, gold)} are right, and "
         got += f"{_accuracies(scores, fit.assigned[gold], gold)} with labels exchanged"
         remedy += f", or pass {spell('gold_as_is', True)} if the labels are right"

@@ -16,7 +16,7 @@ LEAST_SHARE = 0.2
 
 On real scores, a model that is worse than independent answers has up to 0.15.
 """
-WORDS_SHARE = 0.1
+WORDS_SHARE = 0.05
 """The same for indices beside words, where the order is a guess."""
 LEAST_NATS = 9.0  # of all rows: independent answers reach exp(9) times the likelihood in 1 of 8,000
 SLOPES = 2.0 ** np.arange(-4, 4)
