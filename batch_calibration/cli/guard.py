@@ -129,7 +129,8 @@ def _stop_in_hook(unraisable: Any) -> None:
     sys.__unraisablehook__(unraisable)
 
 
-SPELLED = {"from_probs": "from-probs", "target_prior": "prior"}
+SPELLED = {"target_prior": "prior"}
+SPELLED |= {name.replace("-", "_"): name for name in ("from-probs", "gold-names", "gold-as-is")}
 
 
 def flag(key: str, setting: object = None) -> str:

@@ -49,9 +49,10 @@ def reading_of(args: Namespace) -> Reading:
                 f"allow; use {args.command} --missing=least."
             )
         missing = "least"
-    as_given = ("format", "gold", "ids", "task", "model", "filter", "at")
+    as_given = ("format", "gold", "gold_as_is", "ids", "task", "model", "filter", "at")
     return Reading(
         labels=options.split_names(args.labels),
+        gold_names=options.split_names(args.gold_names),
         tokens=options.split_tokens(args.tokens),
         by=options.split_names(args.by),
         missing=None if missing is None else check_missing(missing),

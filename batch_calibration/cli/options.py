@@ -166,6 +166,8 @@ READING = (
     Flag("labels", "A,B", "columns of scores, or label names in order"),
     Flag("tokens", "A=x|y,B=z", "tokens that represent a label"),
     Flag("gold", "COLUMN", "column of the right label, its name or index"),
+    Flag("gold-names", "A,B", "label names of the indices 0, 1, ... among right labels"),
+    Flag("gold-as-is", "", "keep right labels that the scores do not fit"),
     Flag("ids", "COLUMN", "column of row ids"),
     Flag("by", "COLUMN", "columns that identify a context"),
     Flag("task", "NAME", "name for the task"),
@@ -483,7 +485,7 @@ def _check_source(parser: Parser, args: Namespace) -> None:
         if is_given and (name in names) == bool(args.files):
             other_source = "--workdir=DIR of a study" if args.files else "files of scores"
             # argparse stores the name with an underscore.
-            parser.error(f"--{name.replace('from_probs', 'from-probs')} goes with {other_source}")
+            parser.error(f"{guard.flag(name)} goes with {other_source}")
 
 
 def _add_file_flags(parser: Parser, command: str) -> None:

@@ -28,6 +28,8 @@ class Reading:
             match tokens by their own names (`responses.top_k.scores_of_top_k`).
         gold: The column of right labels, as names or indices. "" uses the right labels of a log or
             a column with a usual name, such as `gold`.
+        gold_names: The names of the indices 0, 1, ... among right labels; () detects them.
+        gold_as_is: True keeps right labels that the scores fit far worse than others.
         ids: The column of row ids.
         by: Columns that separate contexts, such as a subject or a prompt. Each combination of
             their values is a context.
@@ -47,6 +49,8 @@ class Reading:
     labels: tuple[str, ...] = ()
     tokens: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gold: str = ""
+    gold_names: tuple[str, ...] = ()
+    gold_as_is: bool = False
     ids: str = ""
     by: tuple[str, ...] = ()
     missing: Missing | None = None
@@ -78,6 +82,7 @@ class Imported:
         notes: Sentences that a reader of the scores must know.
         score_names: The name of the array or column with all scores of a row, or () if the scores
             are named by `label_names`. A name may show the scale of the scores.
+        index_names: The labels in the order of the right labels' indices; () if these are names.
         full: True if the scores are log-probabilities over the whole vocabulary. The label mass
             then shows whether the model answered with a label.
         filler: The number in place of scores that were not returned (`missing_scores.Lowest`).
@@ -94,6 +99,7 @@ class Imported:
     blocks: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     score_names: tuple[str, ...] = ()
+    index_names: tuple[str, ...] = ()
     full: bool = False
     file_rows: np.ndarray | None = None
     filler: float = -np.inf

@@ -16,7 +16,13 @@ from batch_calibration.errors import InputError, refuse_unknown, shown, spell
 from batch_calibration.importers import cells
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import Column, Columns
-from batch_calibration.importers.gold import MIN_ROWS_TO_WARN, gold_of_rows, recognize_gold
+from batch_calibration.importers.gold import (
+    MIN_ROWS_TO_WARN,
+    gold_of_rows,
+    index_order,
+    name_indices,
+    recognize_gold,
+)
 from batch_calibration.importers.score_columns import (
     column_sets,
     is_real,
@@ -93,7 +99,12 @@ def from_columns(
 
 def gold_column(columns: Columns, reading: Reading) -> list[str]:
     """Returns the right labels [n] of a table as texts; [] without them."""
-    return list(map(cells.text_of, columns[reading.gold])) if reading.gold else []
+    if not reading.gold:
+        return []
+    column = columns[reading.gold]
+    names = reading.gold_names or getattr(column, "names", ())
+    name_of = {str(i): name for i, name in enumerate(names)}
+    return [name_of.get(text, text) for text in map(cells.text_of, column)]
 
 
 def _full_names(columns: Columns, reading: Reading) -> Names:
@@ -142,14 +153,16 @@ def label_rows(
     `columns` are the right labels, ids and names of contexts among others; `read_names` are those
     that hold scores, where they are not called as the labels.
     """
-    own, gold, notes = vectors.names, None, vectors.notes
+    own, gold, notes, order = vectors.names, None, vectors.notes, Names()
     chosen, indices = cells.choose_labels(where, own, reading.labels, are_named=vectors.are_named)
     if reading.gold:
         at = f"{where}, column {reading.gold!r}"
         # New names of places stand for all of them.
         names = own if set(chosen) <= set(own) else chosen
-        gold, gold_notes = gold_of_rows(at, columns[reading.gold], vectors, names)
-        notes += gold_notes
+        right, read_as = name_indices(columns[reading.gold], names, reading.gold_names)
+        order = () if vectors.lists else index_order(set(right), names)
+        gold, gold_notes = gold_of_rows(at, right, vectors, names)
+        notes += read_as + gold_notes
         known_labels = gold[gold >= 0]
         if len(known_labels) >= MIN_ROWS_TO_WARN * len(names) and known_labels.min() == 1:
             notes += (
@@ -177,6 +190,7 @@ def label_rows(
         columns=told_apart,
         notes=notes,
         score_names=read_names,
+        index_names=order,
     )
 
 

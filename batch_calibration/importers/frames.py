@@ -1,6 +1,7 @@
 """Columns of scores, in Parquet and Arrow files and in memory: frames, dicts, arrays, tensors."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +10,16 @@ import numpy as np
 
 from batch_calibration.arrays.numbers import read_numbers
 from batch_calibration.errors import InputError, answering
+from batch_calibration.files import list_at, object_at, parse_json, value_at
 from batch_calibration.files.rows import arrow_errors, need_pyarrow, refuse_repeated_columns
 from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column
 from batch_calibration.importers.columns import from_columns
 from batch_calibration.importers.compressed import check_rows
+from batch_calibration.importers.gold import ClassIndices
 from batch_calibration.importers.tables import to_tables
+from batch_calibration.importers.vectors import Names
 from batch_calibration.scores import ScoreTable
 
 if TYPE_CHECKING:
@@ -77,6 +81,7 @@ def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
 
     refuse_repeated_columns(where, table.column_names)
     columns: dict[str, Column] = {}
+    classes = names_of_classes(table.schema)
     for name in table.column_names:
         column = table[name]
         if pa.types.is_decimal(column.type):
@@ -86,7 +91,22 @@ def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
         # Such as a date that Python's dates do not reach.
         with answering(ValueError, at, "readable cells", "write the file again"):
             columns[name] = np.asarray(column.to_numpy()) if is_number else column.to_pylist()
+        if name in classes:
+            columns[name] = ClassIndices(column.to_pylist(), classes[name])
     return columns
+
+
+def names_of_classes(schema: "pa.Schema") -> dict[str, Names]:
+    """Returns the class names of each ClassLabel, from the metadata that `datasets` writes."""
+    names = {}
+    with suppress(ValueError, KeyError):
+        features = object_at(
+            parse_json((schema.metadata or {})[b"huggingface"].decode()), "info", "features"
+        )
+        for name, feature in features.items():
+            if value_at(feature, "_type") == "ClassLabel":
+                names[name] = tuple(map(str, list_at(feature, "names")))
+    return names
 
 
 def tables_of(scores: object, reading: Reading | None = None) -> list[ScoreTable]:

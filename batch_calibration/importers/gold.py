@@ -1,8 +1,10 @@
-"""Right labels of a table's rows: their column, its names or indices, and refusals."""
+"""Right labels of a table's rows: their column, its names or indices, their fit, and refusals."""
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
+from unicodedata import normalize
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from batch_calibration.arrays.frames import GOLD
 from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, nearest, shown, spell
 from batch_calibration.files import object_at
-from batch_calibration.importers.base import Reading
+from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import (
     MAX_LISTED,
     NUMBERED,
@@ -20,10 +22,23 @@ from batch_calibration.importers.cells import (
     short_names,
     text_of,
 )
+from batch_calibration.importers.gold_fit import LEAST_SHARE, WORDS_SHARE, fit_gold
 from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors, first_cell
 from batch_calibration.responses.top_k import SPACES
 
 MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
+NO_WORD = re.compile(r"\W*[A-Za-z]?\W*|.*\d.*")
+"""Names such as A, (B) or label 0, with indices in the order of the columns."""
+AFFIRMATIVE = "yes true positive pos correct right good entailment acceptable"
+"""Words that 1 means in many data sets."""
+
+
+class ClassIndices(list[object]):
+    """A column of indices, with the file's names of 0, 1, ..."""
+
+    def __init__(self, cells: Sequence[object], names: Names):
+        super().__init__(cells)
+        self.names = names
 
 
 def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[str]]:
@@ -105,6 +120,110 @@ def gold_of_rows(
     return gold, () if vectors.are_answers else (note,)
 
 
+def plain_labels(names: Sequence[str]) -> Names:
+    """Returns the names without words such as "logit", if they stay different and no numbers."""
+    plain = plain_names(names)
+    is_plain = len(set(plain)) == len(plain) and not any(map(str.isdecimal, plain))
+    return tuple(plain if is_plain else names)
+
+
+def fold(text: str) -> str:
+    """Returns a text in small letters, with composed accents."""
+    return normalize("NFC", text).casefold()
+
+
+def name_indices(
+    column: Column, names: Sequence[str], gold_names: Names = ()
+) -> tuple[list[str], tuple[str, ...]]:
+    """Returns the cells as texts, and a note; the user or the file may give names of indices.
+
+    >>> name_indices([1, 0], ("yes", "no"), ("no", "yes"))
+    (['yes', 'no'], ())
+    >>> name_indices([1, 0], ("True", "False"))
+    (['True', 'False'], ("0 is read as 'False', 1 is read as 'True'.",))
+    """
+    plain, texts, notes = plain_labels(names), list(map(text_of, column)), Names()
+    known = {*map(fold, names), *map(fold, plain)}
+    for name in gold_names:
+        if fold(name) not in known:
+            raise InputError.unknown("label", name, plain, key="gold_names")
+    if not gold_names:
+        of_file = getattr(column, "names", ())
+        # Everywhere 0 is false.
+        of_words = sorted(plain, key=fold) if {*map(fold, plain)} == {"true", "false"} else ()
+        gold_names = tuple(of_file if of_file and known >= {*map(fold, of_file)} else of_words)
+        if gold_names != plain and index_order(set(texts), names):
+            notes = (f"{_listed(gold_names)}.",) if gold_names else ()
+    of_index = {str(i): name for i, name in enumerate(gold_names)}
+    if of_index:
+        texts = [of_index.get(WHOLE.sub(r"\1", text), text) for text in texts]
+    return texts, notes
+
+
+def index_order(texts: Set[str], names: Sequence[str]) -> Names:
+    """Returns the names in the order in which right labels count; () if these are names."""
+    numbers = {WHOLE.sub(r"\1", text) for text in texts} - {"", "-1"}
+    are_indices = numbers and all(map(str.isdecimal, numbers)) and not numbers <= set(names)
+    return tuple(names) if are_indices else ()
+
+
+def check_gold(
+    imported: Imported, scores: np.ndarray, gold: np.ndarray | None, reading: Reading
+) -> tuple[str, ...]:
+    """Checks right labels against the scores, and returns a note on indices beside words.
+
+    Raises:
+        InputError: the scores fit other labels far better; 1 may mean either of two words.
+    """
+    if gold is None or reading.gold_as_is or reading.gold_names:
+        return ()
+    names, order = plain_labels(imported.label_names), plain_labels(imported.index_names)
+    if not order and len(names) > 2 and all(map(str.isdecimal, names)):
+        return ()  # grades, of which a model may give one too high
+    where = f"{imported.where}, column {reading.gold!r}" if reading.gold else imported.where
+    are_words = bool(order) and not any(map(NO_WORD.fullmatch, order))
+    fit = fit_gold(scores, gold, WORDS_SHARE if are_words else LEAST_SHARE)
+    if fit.is_wrong:
+        others = {name: names[label] for name, label in zip(names, fit.assigned, strict=True)}
+        renamed = tuple(others.get(name, name) for name in order)
+        remedy = f"pass {spell('gold_names', renamed)} if these are the names of 0, 1, ..."
+        if not order:
+            moved = [f"{name!r} fits {other!r}" for name, other in others.items() if name != other]
+            listed = ", ".join(moved[:MAX_LISTED]) + (" ..." if len(moved) > MAX_LISTED else "")
+            remedy = f"rename the columns of scores if they are exchanged ({listed}), or give the "
+            remedy += "negatives of losses"
+        got = f"labels that fit worse than chance: {_accuracies(scores, gold)} are right, and "
+        got += f"{_accuracies(scores, fit.assigned[gold], gold)} with labels exchanged"
+        remedy += f", or pass {spell('gold_as_is', True)} if the labels are right"
+        raise InputError.at(where, "right labels that the scores fit", got, remedy, "gold")
+    if not are_words:
+        return ()
+    note = f"{where}: {_listed(order)} by the order of the columns"
+    if fit.is_right:
+        return (f"{note}, which the scores fit.",)
+    first, other_order = fold(order[0]), spell("gold_names", order[::-1])
+    if len(order) == 2 and (first in AFFIRMATIVE.split() or first in fold(reading.gold)):
+        got = f"0 and 1: {_accuracies(scores, gold)} are right if 0 is {order[0]!r}, and "
+        got += f"{_accuracies(scores, 1 - gold, gold)} if 1 is"
+        remedy = f"pass {other_order} if 1 is {order[0]!r}, or {spell('gold_names', order)} if 0 is"
+        raise InputError.at(where, "the names of the right labels", got, remedy, "gold")
+    return (f"{note}; pass names, such as {other_order}, if it is another.",)
+
+
+def _listed(order: Sequence[str]) -> str:
+    read = [f"{i} is read as {name!r}" for i, name in enumerate(order[:MAX_LISTED])]
+    return ", ".join(read) + ", ..." * (len(order) > MAX_LISTED)
+
+
+def _accuracies(scores: np.ndarray, labels: np.ndarray, gold: np.ndarray | None = None) -> str:
+    """Returns the share of right predictions, of the scores and without each label's mean."""
+    is_known = (labels if gold is None else gold) >= 0
+    labels, scores = labels[is_known], scores[is_known]
+    plain, corrected = scores.argmax(axis=1), (scores - scores.mean(axis=0)).argmax(axis=1)
+    before, after = np.mean(plain == labels), np.mean(corrected == labels)
+    return f"{100 * before:.1f} % ({100 * after:.1f} % after bc)"
+
+
 def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray:
     """The right labels [n] as indices, -1 where unknown: label names, indices, or nothing.
 
@@ -117,14 +236,13 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
     own = set(names)
     cells = [cell if cell in own else WHOLE.sub(r"\1", cell) for cell in map(text_of, column)]
     label_of = {"": -1, "-1": -1}
-    plain = plain_names(names)  # a column logit_A is of the label A, logit_1 may be of either
-    is_plain = len(set(plain)) == len(plain) and not any(map(str.isdecimal, plain))
-    for known in (plain, names) if is_plain else (names,):
+    # A column logit_A is of the label A, logit_1 may be of either.
+    for known in (plain_labels(names), names):
         label_of |= dict(zip(known, range(len(names)), strict=True))
     bare = {cell.translate(SPACES).strip() for cell in cells} - {"", "-1"}
     k = len(names)
     places = {str(i): i for i in range(k)}
-    for known in (tuple(plain), short_names(names)):
+    for known in (tuple(plain_names(names)), short_names(names)):
         is_numbered = any(map(str.isdecimal, known)) and known != tuple(names)
         if not is_numbered or not bare or not bare <= set(known):
             continue
@@ -146,11 +264,11 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         if sum(cell in indices for cell in cells) > sum(cell in names for cell in cells):
             label_of = {"": -1, **indices}
     # Yes is yes, unless another label is YES.
-    by_small_letters = {name.casefold(): label for name, label in label_of.items()}
+    by_small_letters = {fold(name): label for name, label in label_of.items()}
     if len(by_small_letters) == len(label_of):
         for cell in bare - label_of.keys():
-            if cell.casefold() in by_small_letters:
-                label_of[cell] = by_small_letters[cell.casefold()]
+            if fold(cell) in by_small_letters:
+                label_of[cell] = by_small_letters[fold(cell)]
     return look_up_gold(where, cells, names, [label_of] * len(cells))
 
 

@@ -12,6 +12,7 @@ from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, count_at, object_at, text_at, value_at
 from batch_calibration.files.rows import numbered_lines, parse_value, read_text
 from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.gold import index_order, name_indices
 
 ID = "custom_id"  # field of a batch's lines that leads back to the request
 OF_RESPONSES = {
@@ -227,8 +228,11 @@ def import_answers(
     context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
     if model := text_at(answers[0].body, "model"):
         context["model"] = model
+    texts, notes = list[str](), tuple[str, ...]()
     if gold is None and reading.gold:
         gold = right_labels(answers, reading)
+        cells = [answer.value(reading.gold) for answer in answers]
+        texts, notes = name_indices(cells, reading.labels, reading.gold_names)
     # Files of batches have ids of their own.
     ids = reading.ids or (ID if all(ID in answer.fields for answer in answers) else "")
     numbers = tuple(str(answer.number) for answer in answers)
@@ -237,6 +241,7 @@ def import_answers(
     elif row_ids is None and len(set(numbers)) == len(numbers):  # no response has several rows
         row_ids = numbers
     imported = Imported(str(path), scores, reading.labels, gold, row_ids, about=context, full=True)
+    imported = replace(imported, notes=notes, index_names=index_order(set(texts), reading.labels))
     columns = {}
     for name in reading.by:
         columns[name] = [answer.text(name) for answer in answers]
@@ -262,8 +267,9 @@ def right_labels(answers: Sequence[SavedAnswer], reading: Reading) -> np.ndarray
     if all(cell is None for cell in cells):
         answers[0].text(reading.gold)  # raises: there is no such field
     gold = []
-    for answer, cell in zip(answers, cells, strict=True):
-        label = -1 if cell is None else index_of.get(str(cell).strip())
+    texts, _ = name_indices(cells, reading.labels, reading.gold_names)
+    for answer, cell, text in zip(answers, cells, texts, strict=True):
+        label = -1 if cell is None else index_of.get(text)
         if label is None:
             expected = f"the right label in {reading.gold!r}: one of "
             expected += f"{', '.join(reading.labels)}, its index if no label is a number, or null"

@@ -17,6 +17,7 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import MAX_LISTED
+from batch_calibration.importers.gold import check_gold
 from batch_calibration.responses.servers import label_mass, note_little_mass, refuse_constant
 from batch_calibration.scores import (
     FILE_ROWS,
@@ -250,7 +251,8 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     if imported.full:
         notes += note_little_mass(label_mass(scores))
     gold = imported.labels
-    labels = None if gold is None else read_whole_numbers(gold, f"{where}, gold", k)
+    labels = None if gold is None else np.asarray(read_whole_numbers(gold, f"{where}, gold", k))
+    notes += check_gold(imported, scores, labels, reading)
     moved = keep_differences(scores)
     notes = (*imported.notes, *notes, *note_moved(scores, moved))
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}

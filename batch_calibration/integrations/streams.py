@@ -22,8 +22,15 @@ from batch_calibration.files.rows import arrow_errors, need_pyarrow
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import text_of
 from batch_calibration.importers.columns import columns_of_labels
-from batch_calibration.importers.frames import arrow_columns
-from batch_calibration.importers.gold import gold_indices, recognize_gold
+from batch_calibration.importers.frames import arrow_columns, names_of_classes
+from batch_calibration.importers.gold import (
+    ClassIndices,
+    check_gold,
+    gold_indices,
+    index_order,
+    name_indices,
+    recognize_gold,
+)
 from batch_calibration.importers.tables import Gaps, fill_labels, refuse_several
 from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
 from batch_calibration.responses.servers import refuse_constant
@@ -141,7 +148,9 @@ class Source:
             return None
         codes, cells = encode_cells(rows.table[self.reading.gold])
         where = f"{next(iter(self.files)).parent}, values of the column {self.reading.gold!r}"
-        return np.asarray(gold_indices(where, cells, self.labels)[codes])
+        column = ClassIndices(cells, names_of_classes(self.schema).get(self.reading.gold, ()))
+        right, _ = name_indices(column, self.labels, self.reading.gold_names)
+        return np.asarray(gold_indices(where, right, self.labels)[codes])
 
 
 def encode_cells(column: "pa.ChunkedArray") -> tuple[np.ndarray, list[object]]:
@@ -184,7 +193,12 @@ def open_source(
     if len(labels) < 2:
         raise InputError.at(where, "two labels or more", list(labels))
     scores = np.stack([np.asarray(columns[name], np.float64) for name in labels], axis=1)
-    to_nats(scores, where, reading.from_probs, names=labels)
+    nats = to_nats(scores, where, reading.from_probs, names=labels)
+    if reading.gold:
+        right, read_as = name_indices(columns[reading.gold], labels, reading.gold_names)
+        gold, is_whole = gold_indices(where, right, labels), np.isfinite(nats).all(axis=1)
+        rows = Imported(where, nats, labels, index_names=index_order(set(right), labels))
+        notes += read_as + check_gold(rows, nats[is_whole], gold[is_whole], reading)
     stems = [path.stem for path in files]
     names = dict.fromkeys(files, "")
     if by_file and len(files) > 1:
