@@ -81,10 +81,10 @@ class Block(NamedTuple):
         return f"Block({rows:,} rows, {k} labels, {int((self.labels >= 0).sum()):,} rows labeled)"
 
     @property
-    def file_rows(self) -> tuple[int, ...]:
+    def file_rows(self) -> np.ndarray:
         """The number of each row in its file, from 0; rows of other contexts leave gaps."""
         numbers = cast("list[int] | None", self.spec.get(FILE_ROWS))
-        return tuple(numbers or range(len(self.row_ids)))
+        return np.array(numbers or np.arange(len(self.row_ids)))
 
 
 class ScoreTable(NamedTuple):

@@ -1,5 +1,6 @@
 """Writes scores and figures, streams large Parquet files, and prints findings as JSON."""
 
+import csv
 import io
 import json
 import math
@@ -7,8 +8,9 @@ import os
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
@@ -18,7 +20,7 @@ import numpy as np
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.errors import CONTROLS, InputError, answering, extra
-from batch_calibration.files import csv_text, object_at, write_whole
+from batch_calibration.files import csv_of, object_at, quote_formula, quote_formulas, write_whole
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.integrations.streams import Streamed, correct_stream, count_rows, open_source
 from batch_calibration.metrics import accuracy, balanced_accuracy
@@ -32,7 +34,9 @@ STREAM_METHODS = ("bc", "cc")
 """Methods that can correct a stream, because they need only the mean of the rows."""
 MAX_ROWS_IN_MEMORY = 20_000_000
 """Maximum number of rows of a table in memory; more rows need Parquet output."""
-Row = dict[str, object]
+ROWS_AT_ONCE = 65536
+"""Number of rows that are formatted at a time."""
+Columns = dict[str, np.ndarray]
 
 
 class Scored(NamedTuple):
@@ -59,38 +63,40 @@ def _may_write(path: Path) -> bool:
     return bool(path.stat().st_mode & 0o200) and os.access(path, os.W_OK)
 
 
-def make_rows(contexts: Sequence[Scored]) -> list[Row]:
-    """Returns output rows: id, scores by label, prediction, and right label if any is known.
+def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
+    """Returns each context's columns: id, scores by label, prediction, right label if any is known.
 
-    The rows of one file keep their order in the file, even if they belong to several contexts.
+    Their rows are in the order of the contexts.
     """
     # All rows have the same columns.
     has_gold = any((scored.table.blocks["test"].labels >= 0).any() for scored in contexts)
     has_filled = any(FILLED in scored.table.blocks["test"].spec for scored in contexts)
     column = _name_columns(contexts, has_gold=has_gold, has_filled=has_filled)
-    all_rows: list[Row] = []
+    of_contexts = []
     for scored in contexts:
-        names, block = scored.table.label_names, scored.table.blocks["test"]
-        facts = {column[key]: scored.table.context.get(key, "") for key in ABOUT if key in column}
-        filled: list[list[str]] = [[] for _ in block.row_ids]
-        for place, label in cast("list[list[int]]", block.spec.get(FILLED, [])):
-            filled[place].append(names[label])
-        for row, row_scores, right, labels in zip(
-            block.row_ids, scored.scores, block.labels, filled, strict=True
-        ):
-            cells: Row = {**facts, column["row"]: row}
-            cells |= dict(zip(names, map(float, row_scores), strict=True))
-            cells[column["prediction"]] = names[int(row_scores.argmax())]
-            if has_gold:
-                cells[column["gold"]] = names[right] if right >= 0 else ""  # -1: unknown
-            if has_filled:  # labels with scores that were not returned
-                cells[column["filled"]] = ", ".join(labels)
-            all_rows.append(cells)
-    return [all_rows[i] for i in _file_order(contexts)]
+        block, n = scored.table.blocks["test"], len(scored.scores)
+        names = np.array([*scored.table.label_names, ""], object)
+        columns: Columns = {}
+        for key in filter(column.__contains__, ABOUT):
+            columns[column[key]] = np.full(n, str(scored.table.context.get(key, "")), object)
+        columns[column["row"]] = np.array(block.row_ids, object)
+        columns |= zip(scored.table.label_names, scored.scores.T, strict=True)
+        columns[column["prediction"]] = names[scored.scores.argmax(axis=-1)]
+        if has_gold:
+            columns[column["gold"]] = names[block.labels]  # -1, unknown, is the last name, ""
+        if has_filled:  # labels with scores that were not returned
+            filled = columns[column["filled"]] = np.full(n, "", object)
+            for place, label in cast("list[list[int]]", block.spec.get(FILLED, [])):
+                filled[place] += ", " * bool(filled[place]) + names[label]
+        of_contexts.append(columns)
+    return of_contexts
 
 
 def _file_order(contexts: Sequence[Scored]) -> np.ndarray:
-    """Returns the order of output rows, as indices into the rows of all contexts."""
+    """Returns the order of output rows, as indices into the rows of all contexts.
+
+    The rows of one file keep their order in the file, even if they belong to several contexts.
+    """
     order, count = list[np.ndarray](), 0
     for _, scored_of_file in groupby(contexts, key=lambda scored: scored.file):
         rows_of_file = [scored.table.blocks["test"].file_rows for scored in scored_of_file]
@@ -141,37 +147,77 @@ def write(contexts: Sequence[Scored], output: str) -> None:
     if ending == ".npz":
         write_whole(Path(output), _npz(contexts))
         return
-    all_rows = make_rows(contexts)
+    of_contexts, order = make_columns(contexts), _file_order(contexts)
+    if ending == ".jsonl":
+        lines = [line for columns in of_contexts for line in _json_lines(columns)]
+        write_whole(Path(output), lambda: map(lines.__getitem__, order))
+        return
+    columns = {}
+    for name in [*of_contexts[0]]:
+        columns[name] = np.concatenate([columns.pop(name) for columns in of_contexts])[order]
     if output == "-":
-        sys.stdout.write(_delimited(all_rows, ","))
+        sys.stdout.writelines(_csv_chunks(columns, ","))
     elif ending == ".parquet":
-        write_whole(Path(output), _parquet(all_rows))
+        write_whole(Path(output), _parquet(columns))
     else:
-        if ending == ".jsonl":
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in all_rows)
+        chunks = partial(_csv_chunks, columns, "\t" if ending == ".tsv" else ",")
+        write_whole(Path(output), lambda: map(_encode, chunks()))
+
+
+def _encode(text: str) -> bytes:
+    # UTF-8 cannot encode lone surrogates, which texts of logs may contain.
+    return text.encode(errors="backslashreplace")
+
+
+def _json_lines(columns: Columns) -> Iterator[bytes]:
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    for cells in zip(*(column.tolist() for column in columns.values()), strict=True):
+        yield _encode(encode(dict(zip(columns, cells, strict=True))) + "\n")
+
+
+def _csv_chunks(columns: Columns, delimiter: str) -> Iterator[str]:
+    """Yields the columns as `csv_text` formats rows, `ROWS_AT_ONCE` rows at a time."""
+    texts = [column for column in columns.values() if column.dtype == object]
+    signs = "".join(chain(columns, *texts))
+    quoting = csv.QUOTE_ALL if "\r" in signs else csv.QUOTE_MINIMAL
+    is_plain = not any(sign in signs for sign in f'\r\n"{delimiter}')
+    yield csv_of([map(quote_formula, columns)], delimiter, quoting)
+    for start in range(0, len(texts[0]), ROWS_AT_ONCE):
+        cells = [_cells(column[start : start + ROWS_AT_ONCE]) for column in columns.values()]
+        rows = zip(*cells, strict=True)
+        if is_plain:  # five times as fast as the writer
+            yield "\n".join([*map(delimiter.join, rows), ""])
         else:
-            text = _delimited(all_rows, "\t" if ending == ".tsv" else ",")
-        # UTF-8 cannot encode lone surrogates, which texts of logs may contain.
-        write_whole(Path(output), text.encode(errors="backslashreplace"))
+            yield csv_of(rows, delimiter, quoting)
 
 
-def _delimited(rows_written: Sequence[Row], delimiter: str) -> str:
-    # All rows have the columns of the first row, because their labels are the same.
-    lines: list[list[object]] = [list(rows_written[0])]
-    for row in rows_written:
-        cells = row.values()
-        # float32 prints the shortest digits that identify the number.
-        lines += [[np.float32(cell) if isinstance(cell, float) else cell for cell in cells]]
-    return csv_text(lines, delimiter)
+def _cells(column: np.ndarray) -> list[str]:
+    """Returns the cells of a CSV column: quoted formulas, the shortest digits of float32."""
+    if column.dtype == object:
+        return quote_formulas(column)
+    numbers = np.ascontiguousarray(column, np.float32)
+    # For a short table, the import of pyarrow takes longer.
+    if len(numbers) < ROWS_AT_ONCE or find_spec("pyarrow") is None:
+        return [*map(str, numbers)]
+    import pyarrow as pa
+
+    array = pa.Array.from_buffers(pa.float32(), len(numbers), [None, pa.py_buffer(numbers)])
+    texts: list[str] = array.cast(pa.string()).to_pylist()
+    # Arrow writes the other numbers in another form, such as 1 for 1.0.
+    is_alike = (abs(numbers) > 1e-4) & (abs(numbers) < 1e5) & (numbers != np.rint(numbers))
+    for place in np.flatnonzero(~is_alike):
+        texts[place] = str(numbers[place])
+    return texts
 
 
-def _parquet(rows_written: Sequence[Row]) -> bytes:
+def _parquet(columns: Columns) -> bytes:
     remedy = f"{extra('tables')}, or write .csv"
     with answering(ImportError, "a .parquet file", "pyarrow, which writes it", remedy):
         import pyarrow
         import pyarrow.parquet
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows_written)), buffer)
+    cells = {name: column.tolist() for name, column in columns.items()}
+    pyarrow.parquet.write_table(pyarrow.table(cells), buffer)
     return buffer.getvalue()
 
 

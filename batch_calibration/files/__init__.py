@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from batch_calibration.errors import shown
 
@@ -80,8 +80,10 @@ def remove(path: Path) -> None:
     retry(lambda: path.unlink(missing_ok=True))
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes | Callable[[], Iterable[bytes]]) -> None:
     """Writes `content` under a temporary name, flushes it to the disk, and renames it to `path`.
+
+    A function gives the parts of a large content, again for each retry.
 
     Raises:
         OSError: The disk is full or the folder is not writable; an old file at `path` is kept.
@@ -89,7 +91,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
     def attempt() -> None:
         with whole_file(path) as file:
-            file.write(content)
+            file.writelines(content() if callable(content) else [content])
 
     # A retry writes the whole file, because a failed write leaves unknown content.
     retry(attempt)
@@ -375,14 +377,24 @@ def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
 def write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
     """Formats rows as CSV; quotes all cells if one has a bare CR, which would end a line."""
     cells = list(map(list, rows))
-    text = _csv_of(cells, delimiter, csv.QUOTE_MINIMAL)
-    return _csv_of(cells, delimiter, csv.QUOTE_ALL) if "\r" in text else text
+    text = csv_of(cells, delimiter)
+    return csv_of(cells, delimiter, csv.QUOTE_ALL) if "\r" in text else text
 
 
-def _csv_of(rows: Iterable[Iterable[object]], delimiter: str, quoting: Literal[0, 1]) -> str:
+def csv_of(
+    rows: Iterable[Iterable[object]], delimiter: str, quoting: Any = csv.QUOTE_MINIMAL
+) -> str:
+    """Formats rows as CSV with this quoting."""
     buffer = io.StringIO()
     csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
     return buffer.getvalue()
+
+
+def quote_formulas(cells: Iterable[object]) -> list[Any]:
+    """Returns the cells as `quote_formula` does; texts that occur many times are quoted once."""
+    cells = list(cells)
+    quoted = {cell: quote_formula(cell) for cell in set(cells)}
+    return [quoted[cell] for cell in cells]
 
 
 def quote_formula(cell: object) -> object:
