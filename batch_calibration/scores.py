@@ -201,13 +201,11 @@ def make_block(
         scores = np.asarray(read_numbers(log_probs, "log_probs"))
         scores = scores.astype(np.float32)
     n = len(scores)
-    gold, counts = np.full(n, -1, np.int32), np.zeros(n, np.int32)
-    if labels is not None:
-        gold = np.asarray(read_whole_numbers(labels, "labels"), np.int32)
-    if tokens is not None:
-        counts = np.asarray(read_whole_numbers(tokens, "tokens"), np.int32)
+    gold = read_whole_numbers(np.full(n, -1) if labels is None else labels, "labels")
+    counts = read_whole_numbers(np.zeros(n, int) if tokens is None else tokens, "tokens")
     ids = tuple(map(str, range(n))) if row_ids is None else tuple(row_ids)
-    return Block(scores, gold, counts, ids, dict(spec or {}))
+    whole_numbers = np.asarray(gold, np.int32), np.asarray(counts, np.int32)
+    return Block(scores, *whole_numbers, ids, dict(spec or {}))
 
 
 def load(path: str | Path) -> ScoreTable:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from batch_calibration.errors import shown
 
@@ -374,27 +374,19 @@ def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
     return write_csv((map(quote_formula, row) for row in rows), delimiter)
 
 
-def write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
+def write_csv(rows: Iterable[Iterable[object]], delimiter: str, *, quote_all: bool = False) -> str:
     """Formats rows as CSV; quotes all cells if one has a bare CR, which would end a line."""
-    cells = list(map(list, rows))
-    text = csv_of(cells, delimiter)
-    return csv_of(cells, delimiter, csv.QUOTE_ALL) if "\r" in text else text
+    cells, buffer = list(map(list, rows)), io.StringIO()
+    rule: Literal[0, 1] = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
+    csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=rule).writerows(cells)
+    text = buffer.getvalue()
+    return text if quote_all or "\r" not in text else write_csv(cells, delimiter, quote_all=True)
 
 
-def csv_of(
-    rows: Iterable[Iterable[object]], delimiter: str, quoting: Any = csv.QUOTE_MINIMAL
-) -> str:
-    """Formats rows as CSV with this quoting."""
-    buffer = io.StringIO()
-    csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
-    return buffer.getvalue()
-
-
-def quote_formulas(cells: Iterable[object]) -> list[Any]:
-    """Returns the cells as `quote_formula` does; texts that occur many times are quoted once."""
-    cells = list(cells)
-    quoted = {cell: quote_formula(cell) for cell in set(cells)}
-    return [quoted[cell] for cell in cells]
+def quote_formulas(cells: Sequence[object]) -> list[Any]:
+    """Returns the cells of a column of texts as `quote_formula` does; most columns have none."""
+    are_plain = {str(cell)[:1] for cell in cells}.isdisjoint(FORMULA_SIGNS)
+    return [*(cells if are_plain else map(quote_formula, cells))]
 
 
 def quote_formula(cell: object) -> object:
