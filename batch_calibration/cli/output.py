@@ -180,7 +180,7 @@ def _csv_chunks(columns: Columns, delimiter: str) -> Iterator[str]:
 def _cells(column: np.ndarray) -> list[str]:
     """Returns the cells of a CSV column: quoted formulas, the shortest digits of float32."""
     if column.dtype == object:
-        return quote_formulas(column.tolist())
+        return cast("list[str]", quote_formulas(column.tolist()))
     numbers = np.ascontiguousarray(column, np.float32)
     # For a short table, the import of pyarrow takes longer.
     if len(numbers) < ROWS_AT_ONCE or find_spec("pyarrow") is None:

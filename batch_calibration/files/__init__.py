@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import BinaryIO, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from batch_calibration.errors import shown
 
@@ -383,7 +383,7 @@ def write_csv(rows: Iterable[Iterable[object]], delimiter: str, *, quote_all: bo
     return text if quote_all or "\r" not in text else write_csv(cells, delimiter, quote_all=True)
 
 
-def quote_formulas(cells: Sequence[object]) -> list[Any]:
+def quote_formulas(cells: Sequence[object]) -> list[object]:
     """Returns the cells of a column of texts as `quote_formula` does; most columns have none."""
     are_plain = {str(cell)[:1] for cell in cells}.isdisjoint(FORMULA_SIGNS)
     return [*(cells if are_plain else map(quote_formula, cells))]
