@@ -81,10 +81,10 @@ class Block(NamedTuple):
         return f"Block({rows:,} rows, {k} labels, {int((self.labels >= 0).sum()):,} rows labeled)"
 
     @property
-    def file_rows(self) -> tuple[int, ...]:
+    def file_rows(self) -> np.ndarray:
         """The number of each row in its file, from 0; rows of other contexts leave gaps."""
         numbers = cast("list[int] | None", self.spec.get(FILE_ROWS))
-        return tuple(numbers or range(len(self.row_ids)))
+        return np.array(numbers or np.arange(len(self.row_ids)))
 
 
 class ScoreTable(NamedTuple):
@@ -201,13 +201,11 @@ def make_block(
         scores = np.asarray(read_numbers(log_probs, "log_probs"))
         scores = scores.astype(np.float32)
     n = len(scores)
-    gold, counts = np.full(n, -1, np.int32), np.zeros(n, np.int32)
-    if labels is not None:
-        gold = np.asarray(read_whole_numbers(labels, "labels"), np.int32)
-    if tokens is not None:
-        counts = np.asarray(read_whole_numbers(tokens, "tokens"), np.int32)
+    gold = read_whole_numbers(np.full(n, -1) if labels is None else labels, "labels")
+    counts = read_whole_numbers(np.zeros(n, int) if tokens is None else tokens, "tokens")
     ids = tuple(map(str, range(n))) if row_ids is None else tuple(row_ids)
-    return Block(scores, gold, counts, ids, dict(spec or {}))
+    whole_numbers = np.asarray(gold, np.int32), np.asarray(counts, np.int32)
+    return Block(scores, *whole_numbers, ids, dict(spec or {}))
 
 
 def load(path: str | Path) -> ScoreTable:

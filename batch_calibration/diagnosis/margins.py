@@ -252,12 +252,9 @@ def _em(margins: jax.Array, start: jax.Array) -> tuple[jax.Array, ...]:
 
     fit = jax.lax.fori_loop(0, STEPS_OF_EM, step, maximize(jnp.float32(margins > cut)))
     high, low, deviation, share = fit
-    is_ordered = high >= low
-    return (
-        jnp.logaddexp(*log_densities(fit)).sum(),
-        jnp.maximum(high, low), jnp.minimum(high, low), deviation,
-        jnp.where(is_ordered, share, 1 - share),
-    )  # fmt: skip
+    likelihood = jnp.logaddexp(*log_densities(fit)).sum()
+    share = jnp.where(high >= low, share, 1 - share)
+    return likelihood, jnp.maximum(high, low), jnp.minimum(high, low), deviation, share
 
 
 def _labeled(scores: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -379,11 +379,9 @@ def recommend_by_bias(
         reason = _sentences(f"Use {otherwise}.", expected.sentence(method), SAME_ROWS, averaged)
         return Recommendation(method, {}, reason, seen, expected, None, {})
     near = 100 * share_ranges.NEAR_EQUAL
-    reason = _sentences(
-        f"If labels are about equally frequent (within {near:.0f} points), use {CORRECT}; if you "
-        f"do not know, {otherwise}.",
-        expected.sentence(method), "" if pooled else MORE,
-    )  # fmt: skip
+    advice = f"If labels are about equally frequent (within {near:.0f} points), use {CORRECT}; "
+    advice += f"if you do not know, {otherwise}."
+    reason = _sentences(advice, expected.sentence(method), "" if pooled else MORE)
     return Recommendation(method, {}, reason, seen, expected, None, {}, CORRECT)
 
 
@@ -498,18 +496,17 @@ def recommend_tables(
     # Smaller groups have nothing to pool: a program less is compiled.
     if max(map(len, of_group.values()), default=0) >= pooled_shares.FEWEST_CONTEXTS:
         methods.append(POOLED)
-    same_rows = {group: run.have_same_rows(members) for group, members in of_group.items()}
+    same_rows = {name: len(of) > 1 and run.have_same_rows(of) for name, of in of_group.items()}
     recommended = []
     for table, group, corrected in zip(
         tables, groups, run.run_methods(tables, methods, groups=groups).results, strict=True
     ):
         alone, bias = (np.asarray(corrected[name].state.bias) for name in (LIKELY, methods[-1]))
-        is_pooled = not np.array_equal(alone, bias)
-        scores = table.blocks["test"].log_probs
+        is_pooled, cosines = not np.array_equal(alone, bias), run.holds_cosines(table)
+        scores, names = table.blocks["test"].log_probs, table.label_names
         advice = recommend_by_bias(
-            scores, bias, table.label_names, pooled=is_pooled, same_rows=same_rows[group],
-            cosines=run.holds_cosines(table),
-        )  # fmt: skip
+            scores, bias, names, pooled=is_pooled, same_rows=same_rows[group], cosines=cosines
+        )
         recommended.append((advice, bias))
     return recommended
 

@@ -80,8 +80,10 @@ def remove(path: Path) -> None:
     retry(lambda: path.unlink(missing_ok=True))
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes | Callable[[], Iterable[bytes]]) -> None:
     """Writes `content` under a temporary name, flushes it to the disk, and renames it to `path`.
+
+    A function gives the parts of a large content, again for each retry.
 
     Raises:
         OSError: The disk is full or the folder is not writable; an old file at `path` is kept.
@@ -89,7 +91,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
     def attempt() -> None:
         with whole_file(path) as file:
-            file.write(content)
+            file.writelines(content() if callable(content) else [content])
 
     # A retry writes the whole file, because a failed write leaves unknown content.
     retry(attempt)
@@ -372,17 +374,19 @@ def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
     return write_csv((map(quote_formula, row) for row in rows), delimiter)
 
 
-def write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
+def write_csv(rows: Iterable[Iterable[object]], delimiter: str, *, quote_all: bool = False) -> str:
     """Formats rows as CSV; quotes all cells if one has a bare CR, which would end a line."""
-    cells = list(map(list, rows))
-    text = _csv_of(cells, delimiter, csv.QUOTE_MINIMAL)
-    return _csv_of(cells, delimiter, csv.QUOTE_ALL) if "\r" in text else text
+    cells, buffer = list(map(list, rows)), io.StringIO()
+    rule: Literal[0, 1] = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
+    csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=rule).writerows(cells)
+    text = buffer.getvalue()
+    return text if quote_all or "\r" not in text else write_csv(cells, delimiter, quote_all=True)
 
 
-def _csv_of(rows: Iterable[Iterable[object]], delimiter: str, quoting: Literal[0, 1]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
-    return buffer.getvalue()
+def quote_formulas(cells: Sequence[object]) -> list[object]:
+    """Returns the cells of a column of texts as `quote_formula` does; most columns have none."""
+    are_plain = {str(cell)[:1] for cell in cells}.isdisjoint(FORMULA_SIGNS)
+    return [*(cells if are_plain else map(quote_formula, cells))]
 
 
 def quote_formula(cell: object) -> object:

@@ -351,8 +351,7 @@ def pad_rows(block: Evidence, count: int | None = None) -> Evidence:
     labels, weight = np.full(padded, -1, np.int32), np.zeros(padded, np.float32)
     log_probs[:rows] = block.log_probs
     weight[:rows] = 1.0 if block.weight is None else block.weight
-    if block.labels is not None:
-        labels[:rows] = block.labels
+    labels[:rows] = -1 if block.labels is None else block.labels
     return Evidence(log_probs, labels, weight)
 
 
@@ -399,7 +398,7 @@ def find_skipped(
     """
     k, reasons = len(table.label_names), dict[str, str]()
     rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
-    why_no_log_probs = _why_no_log_probs(table)
+    why = _why_no_log_probs(table)
     for name in methods:
         method = METHODS[name]
         for block in method.probe.blocks:
@@ -412,10 +411,8 @@ def find_skipped(
                 reasons[name] = f"no row of the block {block!r} has a right label"
         if method.most_labels is not None and k > method.most_labels:
             reasons[name] = f"{k} labels are more than the {method.most_labels} it can tell apart"
-        if why_no_log_probs and method.needs_log_probs_with((options or {}).get(name)):
-            reasons[name] = (
-                f"it needs log-probabilities over the whole vocabulary, and {why_no_log_probs}"
-            )
+        if why and method.needs_log_probs_with((options or {}).get(name)):
+            reasons[name] = f"it needs log-probabilities over the whole vocabulary, and {why}"
         # Two orders of three or more options do not put each option in each place.
         if method.probe.in_each_place and k > 2 and _has_two_orders(table):
             reasons[name] = (

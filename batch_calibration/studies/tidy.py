@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.errors import answering
-from batch_calibration.files import quote_formula, write_csv
+from batch_calibration.files import quote_formulas, write_csv
 from batch_calibration.settings import keys
 from batch_calibration.studies.records import Record
 
@@ -203,7 +203,5 @@ def to_csv(table: Columns) -> str:
         cells = column.cells
         if column.kind is list:
             cells = [None if cell is None else json.dumps(cell) for cell in cells]
-        # Most texts of a tidy table occur many times, so each distinct text is quoted once.
-        distinct = {cell: quote_formula(cell) for cell in set(cells)} if column.kind is str else {}
-        csv_columns.append([distinct.get(cell, cell) for cell in cells])
+        csv_columns.append(quote_formulas(cells) if column.kind is str else cells)
     return write_csv([list(table), *zip(*csv_columns, strict=True)], ",")

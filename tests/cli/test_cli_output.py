@@ -1,16 +1,20 @@
 """Output of the console program: other people's names, shares and row counts."""
 
 import csv
+import errno
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from processes import python
 
-from batch_calibration import cli, importers
-from batch_calibration.cli import prior
+from batch_calibration import cli, files, importers
+from batch_calibration.cli import output, prior
 from batch_calibration.files import process_name
 from batch_calibration.importers import Reading, read
+from batch_calibration.scores import FILE_ROWS, FILLED, ScoreTable, make_block
 from batch_calibration.studies import Store, csv_text
 
 
@@ -162,6 +166,96 @@ def test_ids_and_labels_are_no_formulas_of_a_spreadsheet(tmp_path, ending, delim
 
 def test_tables_in_tabs_are_quoted_too():
     assert csv_text([["=a", "-1.5", "b\tc"]], "\t") == '\'=a\t-1.5\t"b\tc"\n'
+
+
+SIGNS = {
+    "plain": ["r0", "", "é", " s"],
+    "quoted": ["x,y", 'a "b"', "two\nlines", "tab\tx"],
+    "formulas": [*FORMULAS, "-3", "-"],
+    "bare CR": ["a\rb", "c", "x,y"],
+}
+NUMBERS = np.float32(
+    [-0.7457388, -1, 0, -0.0, 1e-4, 1.0000001e-4, -9e-5, 99999.99, 1e5, 1234567, 1e16]
+)
+NUMBERS = np.concatenate([NUMBERS, np.float32([1e-45, 3.4e38, -np.inf, np.inf, np.nan, 2**-13])])
+
+
+@pytest.mark.parametrize("has_pyarrow", [True, False])
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+@pytest.mark.parametrize("kind", SIGNS)
+def test_chunks_of_columns_are_the_text_of_all_rows(kind, delimiter, has_pyarrow, monkeypatch):
+    monkeypatch.setattr(output, "ROWS_AT_ONCE", 5)  # only the last of the chunks is shorter
+    if not has_pyarrow:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+    random = np.random.default_rng(0)
+    numbers = np.append(NUMBERS, random.normal(size=25).astype(np.float32))
+    ids = (["first"] * 6 + SIGNS[kind] * len(numbers))[: len(numbers)]
+    columns = {"row": np.array(ids, object), "=A()": numbers, "b": numbers[::-1]}
+    rows = [list(columns), *zip(ids, numbers, numbers[::-1], strict=True)]
+    chunks = [*output._csv_chunks(columns, delimiter)]
+    assert len(chunks) == 1 + -(-len(ids) // 5)
+    assert "".join(chunks) == csv_text(rows, delimiter)
+
+
+@pytest.fixture
+def two_contexts():
+    """Two contexts of the same file: its rows 1, 4 and its rows 0, 2, 3."""
+    contexts, file = [], Path("f.csv")
+    for task, rows, gold in (("x", [1, 4], [1, -1]), ("=y", [0, 2, 3], [0, 0, 1])):
+        spec = {FILE_ROWS: rows, FILLED: [[1, 1], [1, 0]]}
+        scores = -1.0 - np.float32(rows)[:, None] / [3, 2]
+        block = make_block(scores, gold, row_ids=[f"r{row}" for row in rows], spec=spec)
+        table = ScoreTable({"task": task, "model": "m"}, ("no", "yes"), {"test": block})
+        contexts.append(output.Scored(table, scores.astype(np.float32), file))
+    return contexts
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_rows_of_several_contexts_are_in_the_order_of_their_file(two_contexts, tmp_path, ending):
+    path = tmp_path / f"o.{ending}"
+    output.write(two_contexts, str(path))
+    if ending == "jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    elif ending == "parquet":
+        rows = pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+    else:
+        with path.open(newline="") as file:
+            rows = [*csv.DictReader(file, delimiter="\t" if ending == "tsv" else ",")]
+    names = ["task", "model", "row", "no", "yes", "prediction", "gold", "filled"]
+    assert [*rows[0]] == names
+    second = "'=y" if ending in ("csv", "tsv") else "=y"
+    assert [row["task"] for row in rows] == [second, "x", second, second, "x"]
+    assert [row["row"] for row in rows] == ["r0", "r1", "r2", "r3", "r4"]
+    assert [row["gold"] for row in rows] == ["no", "yes", "no", "yes", ""]
+    assert [row["filled"] for row in rows] == ["", "", "yes, no", "", "yes, no"]
+    assert [row["prediction"] for row in rows] == ["no"] * 5
+    for i, row in enumerate(rows):
+        assert np.float32(row["no"]) == np.float32(-1 - i / 3)
+        assert np.float32(row["yes"]) == np.float32(-1 - i / 2)
+
+
+def test_a_failed_write_of_chunks_is_repeated_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "PAUSES", (0,))
+    begun = []
+
+    def chunks():
+        begun.append(1)
+        yield b"first "
+        if len(begun) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        yield b"last"
+
+    files.write_whole(tmp_path / "o.csv", chunks)
+    assert (tmp_path / "o.csv").read_bytes() == b"first last" and len(begun) == 2
+
+
+def test_half_a_surrogate_pair_is_escaped_in_files(two_contexts, tmp_path):
+    (table, scores, file), _ = two_contexts
+    block = table.blocks["test"]._replace(row_ids=("\ud800", "b"))
+    scored = output.Scored(table._replace(blocks={"test": block}), scores, file)
+    for name in ("o.csv", "o.jsonl"):
+        output.write([scored], str(tmp_path / name))
+        assert "\\ud800" in (tmp_path / name).read_text()
 
 
 ESC = "\x1b[31mred\x9b2J"

@@ -534,7 +534,7 @@ def test_rows_of_several_contexts_keep_their_numbers_in_the_file(tmp_path):
         np.testing.assert_array_equal(scores(table)[:, 0], -1.5 - np.array(rows))
         table.save(tmp_path / "t.safetensors")
         for one in (table, load(tmp_path / "t.safetensors")):
-            assert one.blocks["test"].file_rows == rows
+            assert tuple(one.blocks["test"].file_rows) == rows
     assert "row 4 has nan as the score of 'no'" in str(refused(path, Reading(by=("s",))))
 
 
