@@ -20,6 +20,7 @@ from batch_calibration.files import object_at
 from batch_calibration.importers import cells
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import Column, Columns
+from batch_calibration.importers.nested import or_nested
 from batch_calibration.importers.vectors import (
     OWN_LISTS,
     Names,
@@ -38,6 +39,7 @@ SURE = frozenset({"cost", "latency", "time", "seconds", "price"})
 MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
 
 
+@or_nested
 def from_columns(
     where: str, columns: Columns, reading: Reading, task: str, label_names: Names = ()
 ) -> Imported:

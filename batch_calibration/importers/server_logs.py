@@ -82,9 +82,7 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         top_k.refuse_absent_labels(top, tops, str(path))
         scorer = response_format.scorer
         imported = import_answers(path, answered, reading, top.log_probs, scorer)
-        taken = "; ".join(f"{name}: {', '.join(map(repr, t))}" for name, t in top.tokens.items())
-        note = f"Tokens taken for the labels: {taken}."
-        imported = replace(imported, bound=top.bound, notes=(note,))
+        imported = replace(imported, bound=top.bound, notes=(servers.note_tokens(top.tokens),))
         seconds = [value_at(answer.body, "choices", 1) for answer in answered]
         if several := len(seconds) - seconds.count(None):
             notes.append(
