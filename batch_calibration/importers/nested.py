@@ -11,6 +11,7 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.importers import cells
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Columns
+from batch_calibration.importers.vectors import first_cell, is_vector
 from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import WrittenToken
@@ -47,8 +48,10 @@ def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
                 return read(where, flat, reading, task, label_names)
             except InputError:
                 _refuse_hard_labels(where, flat, reading)
-            if by_path and not reading.labels:
-                raise _no_labels(where, next(iter(by_path))) from None
+            # Names of tokens' candidates are no labels by themselves.
+            of_tokens = [path for path in by_path if "prob" in path.lower()]
+            if of_tokens and not reading.labels:
+                raise _no_labels(where, of_tokens[0]) from None
             raise
 
     return read_or_search
@@ -68,7 +71,10 @@ def _nested_columns(columns: Columns) -> dict[str, list[object]]:
 def _flatten(
     nested: Mapping[str, list[object]], plain: Columns, reading: Reading
 ) -> dict[str, list[object]]:
-    """Returns the texts, numbers and lists of these inside of cells, each kind as a column."""
+    """Returns the texts, numbers and lists of these inside of cells, each kind as a column.
+
+    A number inside of a dict may be a count or a cost: it stays where it is named.
+    """
     leaves: dict[str, list[object]] = {}
     for name, column in nested.items():
         for row, cell in enumerate(column):
@@ -76,21 +82,27 @@ def _flatten(
                 leaves.setdefault(path, [None] * len(column))[row] = leaf
     last_keys = {path: path.rpartition(".")[2] for path in leaves}
     uses = Counter([*last_keys.values(), *plain])
-    named = {reading.gold, reading.ids, *reading.by}
+    named = {reading.gold, reading.ids, *reading.by, *reading.labels}
     flat = {}
     for path, key in last_keys.items():
-        flat[path if path in named or uses[key] > 1 else key] = leaves[path]
+        name = path if path in named or uses[key] > 1 else key
+        if all(
+            leaf is None or (isinstance(leaf, list) and len(leaf) == 1) for leaf in leaves[path]
+        ):
+            leaves[path] = [leaf and leaf[0] for leaf in leaves[path]]  # as R writes cells
+        if path in nested or name in named or not isinstance(first_cell(leaves[path]), int | float):
+            flat[name] = leaves[path]
     return flat
 
 
 def _leaves(node: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yields texts, numbers and lists of these with their paths; a list of one is its member."""
-    while isinstance(node, list) and len(node) == 1:
+    """Yields texts, numbers and lists of these with their paths; a list of one dict is the dict."""
+    if isinstance(node, list) and len(node) == 1 and isinstance(node[0], dict):
         (node,) = node
     if isinstance(node, dict):
         for key, member in node.items():
             yield from _leaves(member, f"{path}.{key}")
-    elif not isinstance(node, list) or not any(isinstance(cell, list | dict) for cell in node):
+    else:
         yield path, node
 
 
@@ -186,7 +198,9 @@ def _read_answers(
     at = {row: f"{where}, row {row} (counted from 0)" for row in given}
     for row in given:
         if given[row] is SEVERAL:
-            raise InputError.at(at[row], f"one answer in {path!r}", "several", "write a row of each")
+            raise InputError.at(
+                at[row], f"one answer in {path!r}", "several", "write a row of each"
+            )
     places, notes = [0] * len(given), [f"The scores are read in {path!r}."]
     if labels:
         written = [answer.tokens for answer in given.values()]
@@ -223,23 +237,25 @@ def _read_answers(
 
 
 def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:
-    """Raises an error if no column holds real numbers, but one names labels.
-
-    Raises:
-        InputError: answers without log-probabilities.
-    """
+    """Raises an error for answers without numbers, such as those of Anthropic's messages."""
+    used = (reading.gold, reading.ids, *reading.by)
     texts = {name: set(map(cells.text_of, column)) - {""} for name, column in columns.items()}
-    labels = set(reading.labels) or texts.pop(reading.gold, set())
-    folded = set(map(str.casefold, labels))
-    others = [name for name in texts if name not in (reading.gold, reading.ids, *reading.by)]
-    numbers = [cells.numbers_of(columns[name])[0] for name in others]
-    has_scores = any((column[np.isfinite(column)] % 1).any() for column in numbers)
-    for name in others:
-        if not has_scores and len(texts[name]) > 1 and set(map(str.casefold, texts[name])) <= folded:
-            raise InputError.at(
-                where,
-                "log-probabilities or probabilities of the labels",
-                f"answers alone, in {name!r}",
-                "ask an API that returns log-probabilities (logprobs=true, top_logprobs=20), or "
-                f"ask several times and write the share of each label ({spell('from_probs')})",
-            )
+    labels = set(map(str.casefold, reading.labels or texts.get(reading.gold, ())))
+    answers = [name for name in texts if name in ("stop_reason", "stop_sequence")]
+    for name, column in columns.items():
+        numbers, _ = cells.numbers_of(column)
+        if is_vector(column) or (numbers[np.isfinite(numbers)] % 1).any():
+            return
+        if (
+            name not in used
+            and len(texts[name]) > 1
+            and set(map(str.casefold, texts[name])) <= labels
+        ):
+            answers.insert(0, name)
+    if answers:
+        remedy = (
+            "ask an API that returns them (logprobs=true, top_logprobs=20; Anthropic's does not)"
+        )
+        remedy += f", or ask several times and write the labels' shares ({spell('from_probs')})"
+        got = f"answers without numbers, in {answers[0]!r}"
+        raise InputError.at(where, "log-probabilities of the labels", got, remedy)

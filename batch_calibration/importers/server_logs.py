@@ -32,7 +32,8 @@ PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
         (rb'"output"\s*:\s*\[\s*\{', rb'"top_logprobs"'),
     ],
     "sglang": [
-        (rb'"meta_info"\s*:\s*\{',),
+        # Of several choices, each is a prompt with its own score in a column.
+        (rb'"meta_info"\s*:\s*\{(?!.*"normalized_prompt_logprobs")',),
         (rb'"scores"\s*:\s*\[\s*\[', rb'"object"\s*:\s*"scoring"'),
     ],
     "llama.cpp": [(rb'"completion_probabilities"\s*:\s*\[\s*\{',)],

@@ -14,7 +14,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from batch_calibration.files import object_at, parse_json, text_at
-from batch_calibration.responses.top_k import SPACES
+from batch_calibration.responses.top_k import plain_text
 
 Pair = tuple[object, object]  # a text and its number; None in place of a missing one
 TEXTS = ("token", "decodedtoken", "label", "name", "text", "value", "tokstr")
@@ -128,7 +128,7 @@ def _follow(text: str, lists: list[list[Pair]]) -> list[str]:
     """Returns the candidates that make a text, and the most probable ones behind its end."""
     tokens, rest = list[str](), text.lstrip()
     for pairs in lists:
-        forms = {str(token).translate(SPACES): str(token) for token, _ in pairs}
+        forms = {plain_text(str(token)): str(token) for token, _ in pairs}
         fitting = [form for form in forms if rest.startswith(form if tokens else form.lstrip())]
         token = max(pairs, key=lambda pair: pair[1], default=("", 0))[0]
         if rest and pairs:
