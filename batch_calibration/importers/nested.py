@@ -149,13 +149,13 @@ def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -
     most = max(fits.values(), default=0)
     best = [path for path, fit in fits.items() if fit == most > 0]
     of_answers = [path for path in best if not _is_of_prompt(path)]
-    chosen = list[str]()
+    chosen: dict[str, list[object]] = {}
     for path in of_answers or best:
+        lists = [answer and answer.lists for answer in by_path[path]]
         is_inside = any(path.startswith(f"{outer}.") for outer in chosen)
-        others = [by_path[other] for other in best if other != path]
-        is_copy = by_path[path] in [by_path[other] for other in chosen]
-        if not (is_inside or is_copy or any(_is_written(by_path[path], other) for other in others)):
-            chosen.append(path)
+        is_written = any(_are_written(by_path[path], by_path[other]) for other in best)
+        if not (is_inside or is_written or lists in chosen.values()):
+            chosen[path] = lists
     if len(chosen) > 1:
         expected = "one answer in a row"
         remedy = "leave the others out, or write them to files of their own"
@@ -171,7 +171,7 @@ def _is_of_prompt(path: str) -> bool:
     return any(key.startswith(PROMPT) for key in path.split("."))
 
 
-def _is_written(answers: Answers, others: Answers) -> bool:
+def _are_written(answers: Answers, others: Answers) -> bool:
     """Checks whether candidates are the tokens of another answer, with their own numbers alone."""
     pairs = [pair for pair in zip(answers, others, strict=True) if None not in pair]
     texts = [[text for text, _ in answer.lists[0]] == other.tokens for answer, other in pairs]

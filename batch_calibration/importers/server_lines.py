@@ -87,7 +87,7 @@ def read_answers(path: Path) -> list[SavedAnswer]:
     """
     answers: list[SavedAnswer] = []
     for where, document in _json_values(read_text(path), str(path)):
-        is_batch = isinstance(document, list) and all(map(_is_response, document))
+        is_batch = isinstance(document, list) and all(map(is_response, document))
         for i, member in enumerate(document if is_batch else [document], 1):  # type: ignore[arg-type]
             answer = _read_answer(member, f"{where}, response {i}" if is_batch else where)
             answers.append(replace(answer, number=len(answers)))
@@ -125,7 +125,7 @@ def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
         yield f"{where}, line {i}", parse_value(line, f"{where}, line {i}", "line")
 
 
-def _is_response(document: Json) -> bool:
+def is_response(document: object) -> bool:
     """True for a list's member that is a response, or failed; False for requests and fields."""
     members = object_at(document)
     is_answer = any(isinstance(members.get(name), kind) for name, kind in OF_RESPONSES.items())

@@ -15,11 +15,13 @@ from batch_calibration.importers.questions import read_flag
 from batch_calibration.importers.server_lines import (
     SavedAnswer,
     import_answers,
+    is_response,
     named_labels,
     read_answers,
     right_labels,
     split_choices,
 )
+from batch_calibration.importers.text_files import read_json
 from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import ResponseFormat
@@ -63,6 +65,8 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
     generated token's list is read; `/v1/score` of SGLang has scores in the order of its ids.
     """
     response_format, answers = servers.RESPONSE_FORMATS[server], read_answers(path)
+    if not any(is_response(answer.body) or answer.failure for answer in answers):
+        return read_json(path, reading)  # a response deeper inside of each row
     labels = named_labels(path, reading)
     answered, notes = _answered(answers)
     first = answered[0].body  # a file holds one kind of response

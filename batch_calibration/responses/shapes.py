@@ -59,9 +59,11 @@ def candidates_of(node: object) -> list[Pair]:
     """
     pairs = list[Pair]()
     if isinstance(node, dict):
-        if all(number is None or _is_number(number) for number in node.values()):
+        # Arrow gives each row the keys of all rows.
+        node = {key: member for key, member in node.items() if member is not None}
+        if all(map(_is_number, node.values())):
             # Whole numbers are counts or ids.
-            are_scores = any(number % 1 or number < 0 for number in node.values() if number)
+            are_scores = any(number % 1 or number < 0 for number in node.values())
             return list(node.items()) if are_scores else []
         for key, member in node.items():
             text, number = _candidate(member)
