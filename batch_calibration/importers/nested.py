@@ -1,12 +1,17 @@
 """Tables with cells that hold lists and dicts: the scores of the labels, wherever they lie."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
+from itertools import chain
 
 import numpy as np
 
+from batch_calibration.arrays.frames import GOLD
+from batch_calibration.arrays.score_scale import to_nats
 from batch_calibration.errors import InputError, spell
 from batch_calibration.importers import cells
 from batch_calibration.importers.base import Imported, Reading
@@ -15,11 +20,13 @@ from batch_calibration.importers.vectors import first_cell, is_vector
 from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import WrittenToken
-from batch_calibration.responses.shapes import Answer, find_answers, unpack
+from batch_calibration.responses.shapes import Answer, Pair, find_answers, unpack
 
-PROMPT = ("prompt", "input", "prefill")
-"""Beginnings of keys under which servers score the prompt in place of the answer."""
+PROMPT = r"(^|\.)(prompt|input|prefill)"
+"""Pattern of keys under which servers score the prompt in place of the answer."""
 SCORES = "scores"  # the name of the column that gets the scores of all labels
+SEVERAL = "several"
+MAX_ROWS_LOOKED_AT = 1000  # to see whether a table holds names of labels alone
 Answers = list[Answer | None]  # of each row
 
 
@@ -37,21 +44,24 @@ def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
             plain = {name: column for name, column in columns.items() if name not in nested}
             if reading.labels and plain.keys() >= set(reading.labels):
                 raise
-            flat = {**plain, **_flatten(nested, plain, reading)}
+            flat = plain | _flatten(nested, plain, reading)
             by_path = _answers_by_path(nested, reading)
             path = _choose_path(where, by_path, reading)
             if path:
-                named = {reading.gold, reading.ids, *reading.by}
-                own = {name: flat[name] for name in flat if name in plain or name in named}
-                return _read_answers(read, where, own, by_path[path], path, reading, task)
-            try:
-                return read(where, flat, reading, task, label_names)
-            except InputError:
-                _refuse_hard_labels(where, flat, reading)
+                named = {reading.gold, reading.ids, *reading.by, *plain}
+                beside = {name: column for name, column in flat.items() if name in named}
+                answers = by_path[path]
+                return _read_answers(read, where, beside, answers, path, reading, task)
+            if nested:
+                with suppress(InputError):
+                    return read(where, flat, reading, task, label_names)
+            _refuse_hard_labels(where, flat, reading)
             # Names of tokens' candidates are no labels by themselves.
-            of_tokens = [path for path in by_path if "prob" in path.lower()]
+            of_tokens = [path for path in by_path if "*" in path or "prob" in path.lower()]
             if of_tokens and not reading.labels:
-                raise _no_labels(where, of_tokens[0]) from None
+                got = f"none, beside the candidates in {of_tokens[0].removesuffix('.*')!r}"
+                remedy, expected = f"pass {spell('labels', ('yes', 'no'))}", "the model's answers"
+                raise InputError.at(where, expected, got, remedy, "labels") from None
             raise
 
     return read_or_search
@@ -89,7 +99,9 @@ def _flatten(
         if all(
             leaf is None or (isinstance(leaf, list) and len(leaf) == 1) for leaf in leaves[path]
         ):
-            leaves[path] = [leaf and leaf[0] for leaf in leaves[path]]  # as R writes cells
+            leaves[path] = [
+                leaf[0] if isinstance(leaf, list) else None for leaf in leaves[path]
+            ]  # as R writes cells
         if path in nested or name in named or not isinstance(first_cell(leaves[path]), int | float):
             flat[name] = leaves[path]
     return flat
@@ -109,8 +121,7 @@ def _leaves(node: object, path: str) -> Iterator[tuple[str, object]]:
 def _answers_by_path(nested: Mapping[str, list[object]], reading: Reading) -> dict[str, Answers]:
     """Returns the answers that cells hold, by the keys that lead to them.
 
-    Raises:
-        InputError: two different answers of a row under the same keys.
+    A row with different answers under the same keys has the path `SEVERAL`.
     """
     by_path: dict[str, Answers] = {}
     ids = {form for forms in reading.tokens.values() for form in forms}
@@ -122,13 +133,10 @@ def _answers_by_path(nested: Mapping[str, list[object]], reading: Reading) -> di
                         if f"token_id:{token}" in ids:
                             pairs[i] = (f"token_id:{token}", number)
                 answers = by_path.setdefault(answer.path, [None] * len(column))
-                is_second = answers[row] is not None and answers[row].lists != answer.lists
-                answers[row] = SEVERAL if is_second else answer
+                first = answers[row] or answer
+                is_other = first.lists != answer.lists
+                answers[row] = first._replace(path=SEVERAL) if is_other else first
     return by_path
-
-
-SEVERAL = Answer("", [], [])
-"""Different answers under the same keys of a row."""
 
 
 def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -> str:
@@ -139,17 +147,20 @@ def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -
     """
     fits: dict[str, int] = {}
     for path, answers in by_path.items():
-        texts = list(map(_texts, filter(None, answers)))
+        known = [answer for answer in answers if answer]
+        texts = [[str(text) for text, _ in chain(*answer.lists)] for answer in known]
         if reading.labels:
-            tokens = dict.fromkeys([text for of_row in texts for text in of_row], 1.0)
+            tokens = dict.fromkeys(chain(*texts), 1.0)
             label_of, _ = top_k.match_tokens(tokens, reading.labels, reading.tokens, where)
             fits[path] = len(set(label_of.values()))
-        elif len(texts[0]) > 1 and len(set(map(frozenset, texts))) == 1:
-            fits[path] = not cells.derived_names(sorted(texts[0]))
+        elif "*" not in path and all(map(_has_labels, known)):
+            names = sorted(texts[0])
+            is_same = len(names) > 1 and all(sorted(of_row) == names for of_row in texts)
+            fits[path] = is_same and not cells.derived_names(names)
     most = max(fits.values(), default=0)
     best = [path for path, fit in fits.items() if fit == most > 0]
-    of_answers = [path for path in best if not _is_of_prompt(path)]
-    chosen: dict[str, list[object]] = {}
+    of_answers = [path for path in best if not re.search(PROMPT, path)]
+    chosen: dict[str, object] = {}
     for path in of_answers or best:
         lists = [answer and answer.lists for answer in by_path[path]]
         is_inside = any(path.startswith(f"{outer}.") for outer in chosen)
@@ -163,25 +174,19 @@ def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -
     return "".join(chosen)
 
 
-def _texts(answer: Answer) -> set[str]:
-    return {str(text) for pairs in answer.lists for text, _ in pairs}
-
-
-def _is_of_prompt(path: str) -> bool:
-    return any(key.startswith(PROMPT) for key in path.split("."))
+def _has_labels(answer: Answer) -> bool:
+    """Checks whether candidates may be labels: tokens have negative numbers at a position."""
+    is_token = bool(answer.tokens[0]) and not any(number > 0 for _, number in answer.lists[0])
+    return len(answer.lists) == 1 and not is_token
 
 
 def _are_written(answers: Answers, others: Answers) -> bool:
     """Checks whether candidates are the tokens of another answer, with their own numbers alone."""
-    pairs = [pair for pair in zip(answers, others, strict=True) if None not in pair]
-    texts = [[text for text, _ in answer.lists[0]] == other.tokens for answer, other in pairs]
-    return bool(texts) and all(texts)
-
-
-def _no_labels(where: str, path: str) -> InputError:
-    expected = "the labels, as the model writes them"
-    got = f"none, beside the candidates in {path!r}"
-    return InputError.at(where, expected, got, f"pass {spell('labels', ('yes', 'no'))}", "labels")
+    are_tokens = []
+    for answer, other in zip(answers, others, strict=True):
+        if answer and other:
+            are_tokens.append([text for text, _ in answer.lists[0]] == other.tokens)
+    return bool(are_tokens) and all(are_tokens)
 
 
 def _read_answers(
@@ -197,65 +202,66 @@ def _read_answers(
     labels, given = reading.labels, {row: answer for row, answer in enumerate(answers) if answer}
     at = {row: f"{where}, row {row} (counted from 0)" for row in given}
     for row in given:
-        if given[row] is SEVERAL:
-            raise InputError.at(
-                at[row], f"one answer in {path!r}", "several", "write a row of each"
-            )
-    places, notes = [0] * len(given), [f"The scores are read in {path!r}."]
+        if given[row].path == SEVERAL:
+            expected = f"one answer in {path!r}"
+            raise InputError.at(at[row], expected, SEVERAL, "write each to a row of its own")
+    places, notes = list[int | None]([0] * len(given)), [f"The scores are read in {path!r}."]
     if labels:
         written = [answer.tokens for answer in given.values()]
         found = choose_places(written, list(at.values()), labels, reading.at, reading.tokens)
-        places, notes = found[0], [*notes, *found[1]]
+        places, notes = found[0], notes + found[1]
     # A row without candidates stays, without scores; an answer without a label is left out.
-    pairs_of = {row: [] for row in range(len(answers))}
-    for (row, answer), place in zip(given.items(), places, strict=True):
-        pairs_of[row] = None if place is None else answer.lists[place]
-    kept = [row for row, pairs in pairs_of.items() if pairs is not None]
-    rows = [pairs_of[row] for row in kept]
-    columns = {name: [column[row] for row in kept] for name, column in columns.items()}
-    bound = None
-    are_logs = not any(number > 0 for pairs in rows for _, number in pairs)
-    if labels and (are_logs or reading.from_probs):
-        is_listed, listed = np.array(list(map(bool, rows))), []
-        for row, pairs in zip(kept, rows, strict=True):
-            if reading.from_probs:
-                pairs = [(token, np.log(number) if number else -np.inf) for token, number in pairs]
-            if pairs:
-                listed.append(WrittenToken("", pairs).log_probs(at[row]))
-        top = top_k.scores_of_top_k(listed, labels, reading.tokens, where)
-        top_k.refuse_absent_labels(top, listed, where)
-        scores, bound = np.full((len(rows), len(labels)), np.nan), np.full(len(rows), np.nan)
-        scores[is_listed] = np.exp(top.log_probs) if reading.from_probs else top.log_probs
-        bound[is_listed] = top.bound
-        columns |= dict(zip(labels, scores.T, strict=True))
+    rows: dict[int, list[Pair]] = {row: [] for row in range(len(answers))}
+    for row, place in zip(given, places, strict=True):
+        if place is None:
+            del rows[row]
+        else:
+            rows[row] = given[row].lists[place]
+    columns = {name: [column[row] for row in rows] for name, column in columns.items()}
+    bound, is_of_tokens = None, labels and reading.from_probs
+    if labels and not any(number > 0 for pairs in rows.values() for _, number in pairs):
+        is_of_tokens = True
+    if is_of_tokens:
+        listed = {}
+        for row in filter(rows.get, rows):
+            texts, numbers = zip(*rows[row], strict=True)
+            nats = to_nats(np.array(numbers, np.float64), at[row], reading.from_probs or False)
+            listed[row] = WrittenToken("", list(zip(texts, nats.tolist(), strict=True))).log_probs(
+                at[row]
+            )
+        top = top_k.scores_of_top_k([*listed.values()], labels, reading.tokens, where)
+        top_k.refuse_absent_labels(top, [*listed.values()], where)
+        scores = np.full((len(answers), len(labels) + 1), np.nan)  # [n, k] and the bound
+        scores[[*listed]] = np.column_stack([top.log_probs, top.bound])
+        *of_labels, bound = scores[[*rows]].T
+        for name, column in zip(labels, of_labels, strict=True):
+            columns[name] = np.exp(column) if reading.from_probs else column
         notes.append(servers.note_tokens(top.tokens))
     else:
-        columns[SCORES] = [dict(pairs) or None for pairs in rows]
+        columns[SCORES] = [dict(pairs) or None for pairs in rows.values()]
     imported = read(where, columns, reading, task)
     notes += imported.notes
-    return replace(imported, bound=bound, file_rows=np.array(kept), notes=tuple(notes), full=True)
+    return replace(
+        imported, bound=bound, file_rows=np.array([*rows]), notes=tuple(notes), full=True
+    )
 
 
 def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:
     """Raises an error for answers without numbers, such as those of Anthropic's messages."""
-    used = (reading.gold, reading.ids, *reading.by)
+    used = (reading.gold, reading.ids, *reading.by) if reading.gold else GOLD
+    columns = {name: column[:MAX_ROWS_LOOKED_AT] for name, column in columns.items()}
     texts = {name: set(map(cells.text_of, column)) - {""} for name, column in columns.items()}
     labels = set(map(str.casefold, reading.labels or texts.get(reading.gold, ())))
-    answers = [name for name in texts if name in ("stop_reason", "stop_sequence")]
+    answers = []
     for name, column in columns.items():
         numbers, _ = cells.numbers_of(column)
         if is_vector(column) or (numbers[np.isfinite(numbers)] % 1).any():
             return
-        if (
-            name not in used
-            and len(texts[name]) > 1
-            and set(map(str.casefold, texts[name])) <= labels
-        ):
-            answers.insert(0, name)
+        are_labels = len(texts[name]) > 1 and set(map(str.casefold, texts[name])) <= labels
+        if name == "stop_reason" or (name not in used and are_labels):
+            answers.append(name)
     if answers:
-        remedy = (
-            "ask an API that returns them (logprobs=true, top_logprobs=20; Anthropic's does not)"
-        )
-        remedy += f", or ask several times and write the labels' shares ({spell('from_probs')})"
         got = f"answers without numbers, in {answers[0]!r}"
+        remedy = "ask an API that returns log-probabilities (logprobs=true, top_logprobs=20), or "
+        remedy += f"ask several times and write the share of each label ({spell('from_probs')})"
         raise InputError.at(where, "log-probabilities of the labels", got, remedy)

@@ -151,7 +151,7 @@ def _columns_of(document: dict[str, Json], labels: Sequence[str]) -> dict[str, l
     """Returns the columns of a table as pandas and R write it; {} for a single row."""
     names, data = list_at(document, "columns"), list_at(document, "data")
     if names and set(map(len, map(list_at, data))) == {len(names)}:
-        return dict(zip(map(str, names), map(list, zip(*data, strict=True)), strict=True))  # type: ignore[arg-type]
+        return dict(zip(map(str, names), map(list, zip(*data, strict=True)), strict=True))
     columns = {name: list_at(column) for name, column in document.items()}
     indices = {tuple(object_at(column)) for column in document.values()}
     is_table = False

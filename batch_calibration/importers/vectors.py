@@ -141,10 +141,10 @@ def _names_of_highest(
         left = sorted(set(reading.labels) - named)
         if is_plain and len(left) == 1 == k - len(text_of):
             text_of |= dict.fromkeys(set(range(k)) - text_of.keys(), left[0])
-        names = tuple(map(text_of.get, range(k)))
-        if is_plain and len(set(names)) == k and None not in names and len(text_of) == k > 1:
-            if not reading.labels or set(reading.labels) <= set(names):
-                return names
+        names = tuple(text_of[j] for j in sorted(text_of))
+        is_whole = is_plain and len(set(names)) == len(names) == k > 1
+        if is_whole and set(reading.labels) <= set(names):
+            return names
     return ()
 
 

@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from batch_calibration.files import object_at, parse_json, text_at
 from batch_calibration.responses.top_k import plain_text
 
-Pair = tuple[object, object]  # a text and its number; None in place of a missing one
+Pair = tuple[Any, Any]  # a text and its number; None in place of a missing one
 TEXTS = ("token", "decodedtoken", "label", "name", "text", "value", "tokstr")
 NUMBERS = ("logprob", "logprobability", "score", "confidence", "probability", "prob")
 """Keys of a candidate's text and number, in small letters without signs; the first one counts."""
@@ -103,11 +103,11 @@ def _candidate(member: object) -> Pair:
     return text, np.nan if is_null else number
 
 
-def _first_named(cells: Mapping[str, object], names: Sequence[str]) -> object:
+def _first_named(cells: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((cells[name] for name in names if name in cells), None)
 
 
-def _written_tokens(members: list, lists: list[list[Pair]], above: object) -> list[str]:
+def _written_tokens(members: list[Any], lists: list[list[Pair]], above: object) -> list[str]:
     """Returns the tokens that were written at the positions of an answer.
 
     They stand in its members, in a list beside it, or in a text beside it; otherwise the most
@@ -118,11 +118,12 @@ def _written_tokens(members: list, lists: list[list[Pair]], above: object) -> li
         if isinstance(entries, list) and len(entries) == len(members):
             texts = list(map(_own_text, entries))
             if None in texts:  # ids, as vLLM lists them
-                texts = [text_at(at, str(i), "decoded_token") for at, i in zip(members, entries)]
+                ids = map(str, entries)
+                texts = [text_at(member, next(ids), "decoded_token") for member in members]
             if all(texts):
                 return list(map(str, texts))
-    texts = [cell for cell in beside if isinstance(cell, str)]
-    followed = [_follow(text, lists) for text in [*texts, ""]]
+    known = [cell for cell in beside if isinstance(cell, str)]
+    followed = [_follow(text, lists) for text in [*known, ""]]
     return next(tokens for tokens in followed if tokens)
 
 
@@ -183,11 +184,11 @@ def _parsed(text: str) -> object:
 class _Plainer(ast.NodeTransformer):
     """Replaces calls in a repr: `Logprob(logprob=-0.5)` by a dict, `float64(0.5)` by the number."""
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
+    def visit_Call(self, node: ast.Call) -> Any:
         """Returns a dict of the keywords, or the only argument."""
         if node.args:
             return self.visit(node.args[0])
-        keys = [ast.Constant(keyword.arg) for keyword in node.keywords]
+        keys: list[ast.expr | None] = [ast.Constant(keyword.arg) for keyword in node.keywords]
         return ast.Dict(keys, [self.visit(keyword.value) for keyword in node.keywords])
 
     def visit_Name(self, node: ast.Name) -> ast.AST:

@@ -68,20 +68,19 @@ def thinking(i):
     ]
 
 
+def behind_a_text(i):
+    listed = {n: {**e, "decoded_token": f" {e['decoded_token']}"} for n, e in by_id(i).items()}
+    rival = {"2": {"logprob": -0.2, "decoded_token": "no"}}
+    first = {"1": {"logprob": -2.0, "decoded_token": "Answer"}, **rival}
+    colon = {"3": {"logprob": -0.1, "decoded_token": ":"}}
+    return {"text": f"Answer: {likeliest(i)}", "logprobs": [first, colon, listed]}
+
+
 FORMS = {
     "vllm": (lambda i: {"text": "x", "logprobs": [by_id(i)]}, BY_LABELS),
     "vllm, deeper": (lambda i: {"out": {"samples": [{"logprobs": [by_id(i)]}]}}, BY_LABELS),
     "vllm, one dict": (lambda i: {"first_token_logprobs": by_id(i)}, BY_LABELS),
-    "vllm, behind a text": (
-        lambda i: {
-            "text": f"Answer: {likeliest(i)}",
-            "logprobs": [{"1": {"logprob": -2.0, "decoded_token": "Answer"},
-                          "2": {"logprob": -0.2, "decoded_token": "no"}},
-                         {"3": {"logprob": -0.1, "decoded_token": ":"}},
-                         {n: {**e, "decoded_token": f" {e['decoded_token']}"} for n, e in by_id(i).items()}],
-        },
-        BY_LABELS,
-    ),
+    "vllm, behind a text": (behind_a_text, BY_LABELS),
     "ids": (lambda i: {"lp": [{str(IDS[n]): x for n, x in logs(i).items()}]}, BY_IDS),
     "ids, bare": (lambda i: {"x": {"lp": {str(IDS[n]): x for n, x in logs(i).items()}}}, BY_IDS),
     "langchain": (
@@ -97,7 +96,7 @@ FORMS = {
     "nested chat": (
         lambda i: {"result": {"choices": [{"logprobs": {"content": [position(i)]}}]}}, BY_LABELS),
     "dspy": (
-        lambda i: {"outputs": [{"logprobs": {"tokens": [" yes"], "top_logprobs": [logs(i, " {}")]}}]},
+        lambda i: {"outputs": [{"logprobs": {"tokens": ["x"], "top_logprobs": [logs(i, " {}")]}}]},
         BY_LABELS,
     ),
     "tgi": (
@@ -106,7 +105,8 @@ FORMS = {
                                "top_tokens": [top(i, "text")]}},
         BY_LABELS,
     ),
-    "unitxt": (lambda i: {"prediction": [position(i, "text", tops="top_tokens", form="▁{}")]}, BY_LABELS),
+    "unitxt": (
+        lambda i: {"prediction": [position(i, "text", tops="top_tokens", form="▁{}")]}, BY_LABELS),
     "ai21": (
         lambda i: {"completions": [{"data": {"tokens": [
             {"generatedToken": {"token": "▁yes", "logprob": -0.1}, "topTokens": top(i)}]}}]},
@@ -318,14 +318,10 @@ def test_lines_of_fasttext(saved, refuses):
 
 def test_letters_of_byte_level_vocabularies(saved):
     names = {"yes": "æĺ¯", "no": "åĲ¦"}
-    content = lambda i: [
-        {
-            **entry,
-            "top_logprobs": [{**t, "token": names[t["token"]]} for t in entry["top_logprobs"]],
-        }
-        for entry in [position(i)]
-    ]
-    rows = [{"choices": [{"logprobs": {"content": content(i)}}]} for i in range(N)]
+    rows = []
+    for i in range(N):
+        tops = [{**entry, "token": names[entry["token"]]} for entry in top(i)]
+        rows.append({"choices": [{"logprobs": {"content": [{**tops[0], "top_logprobs": tops}]}}]})
     (table,) = read(saved(rows), Reading(labels=("是", "否")))
     np.testing.assert_allclose(table.blocks["test"].log_probs, LOGS, atol=1e-4)
 
@@ -351,7 +347,7 @@ SHARED = {
     **dict.fromkeys(("vllm_offline.jsonl", "vllm_map.parquet", "langchain_openai.jsonl"), NAMED),
     **dict.fromkeys(("dspy_list.jsonl", "dspy_prediction.jsonl", "unitxt.jsonl"), NAMED),
     **dict.fromkeys(("flair.jsonl", "rasa.jsonl", "vllm_classify.jsonl"), BY_PROBS),
-    **dict.fromkeys(("columns.json", "pandas_to_json.json", "r_jsonlite.jsonl"), {}),
+    **{name: {} for name in ("columns.json", "pandas_to_json.json", "r_jsonlite.jsonl")},
     "dict_in_csv_cell.csv": {},
     "ids_floats.jsonl": BY_IDS,
     "stream.jsonl": NAMED,

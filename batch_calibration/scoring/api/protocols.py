@@ -18,9 +18,8 @@ from batch_calibration.arrays.missing_scores import find_missing
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, object_at, parse_json, value_at
 from batch_calibration.responses import servers
-from batch_calibration.responses.top_k import byte_alphabet
 from batch_calibration.responses.answers import choose_places
-from batch_calibration.responses.top_k import scores_of_top_k
+from batch_calibration.responses.top_k import byte_alphabet, scores_of_top_k
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.settings import ApiScores
 
