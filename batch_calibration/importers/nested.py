@@ -46,20 +46,20 @@ def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
                 raise
             flat = plain | _flatten(nested, plain, reading)
             by_path = _answers_by_path(nested, reading)
-            path = _choose_path(where, by_path, reading)
-            if path:
-                named = {reading.gold, reading.ids, *reading.by, *plain}
-                beside = {name: column for name, column in flat.items() if name in named}
-                answers = by_path[path]
-                return _read_answers(read, where, beside, answers, path, reading, task)
+            named = {reading.gold, reading.ids, *reading.by, *plain}
+            beside = {name: column for name, column in flat.items() if name in named}
+            if path := _choose_path(where, by_path, reading):
+                return _read_answers(read, where, beside, by_path[path], path, reading, task)
             if nested:
                 with suppress(InputError):
                     return read(where, flat, reading, task, label_names)
-            _refuse_hard_labels(where, flat, reading)
-            # Names of tokens' candidates are no labels by themselves.
-            of_tokens = [path for path in by_path if "*" in path or "prob" in path.lower()]
-            if of_tokens and not reading.labels:
-                got = f"none, beside the candidates in {of_tokens[0].removesuffix('.*')!r}"
+            if not by_path:
+                _refuse_hard_labels(where, flat, reading)
+            for path in by_path:
+                if reading.labels:  # raises: none is among the candidates
+                    return _read_answers(read, where, beside, by_path[path], path, reading, task)
+                # Names of candidates that vary, or of tokens, are no labels by themselves.
+                got = f"none, beside the candidates in {path!r}"
                 remedy, expected = f"pass {spell('labels', ('yes', 'no'))}", "the model's answers"
                 raise InputError.at(where, expected, got, remedy, "labels") from None
             raise
@@ -124,14 +124,10 @@ def _answers_by_path(nested: Mapping[str, list[object]], reading: Reading) -> di
     A row with different answers under the same keys has the path `SEVERAL`.
     """
     by_path: dict[str, Answers] = {}
-    ids = {form for forms in reading.tokens.values() for form in forms}
+    ids = frozenset(chain(*reading.tokens.values()))
     for name, column in nested.items():
         for row, cell in enumerate(column):
-            for answer in find_answers(cell, name):
-                for pairs in answer.lists:
-                    for i, (token, number) in enumerate(pairs):
-                        if f"token_id:{token}" in ids:
-                            pairs[i] = (f"token_id:{token}", number)
+            for answer in find_answers(cell, name, ids):
                 answers = by_path.setdefault(answer.path, [None] * len(column))
                 first = answers[row] or answer
                 is_other = first.lists != answer.lists
@@ -219,7 +215,7 @@ def _read_answers(
             rows[row] = given[row].lists[place]
     columns = {name: [column[row] for row in rows] for name, column in columns.items()}
     bound, is_of_tokens = None, labels and reading.from_probs
-    if labels and not any(number > 0 for pairs in rows.values() for _, number in pairs):
+    if labels and not any(number > 0 for _, number in chain(*rows.values())):
         is_of_tokens = True
     if is_of_tokens:
         listed = {}

@@ -6,8 +6,10 @@ Candidates are texts with a number each: a list of {token, logprob}, a map from 
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
@@ -33,23 +35,38 @@ class Answer(NamedTuple):
 
 
 def find_answers(
-    node: object, path: str = "", above: object = None, depth: int = 0
+    node: object,
+    path: str = "",
+    ids: Collection[str] = (),
+    above: object = None,
+    depth: int = 0,
 ) -> Iterator[Answer]:
-    """Yields the answers in a value, then those inside of answers."""
-    pairs = candidates_of(node)
-    members = node if isinstance(node, list) and depth < MAX_DEPTH else []
-    lists = list(map(_inner_candidates, members))
+    """Yields the answers in a value, then those inside of answers.
+
+    Args:
+        node: the value.
+        path: keys that lead to it.
+        ids: names "token_id:7" of tokens that stand for their texts.
+        above: the value that holds it.
+        depth: levels above it.
+    """
+    pairs = candidates_of(node, ids)
+    members = node if isinstance(node, list) and not pairs else []
+    lists = [_inner_candidates(member, ids) for member in members]
     if pairs:
         yield Answer(path, [""], [pairs])
     elif any(lists):
         yield Answer(path, _written_tokens(members, lists, above), lists)
-    for member in members if not pairs else ():
-        yield from find_answers(member, f"{path}.*" if any(lists) else path, node, depth + 1)
-    for key, member in node.items() if isinstance(node, dict) and depth < MAX_DEPTH else ():
-        yield from find_answers(member, f"{path}.{key}".lstrip("."), node, depth + 1)
+        path = f"{path}.*"
+    inside = [(path, member) for member in members]
+    if isinstance(node, dict):
+        inside = [(f"{path}.{key}".lstrip("."), member) for key, member in node.items()]
+    for inner_path, member in inside if depth < MAX_DEPTH else ():
+        if isinstance(member, list | dict):
+            yield from find_answers(member, inner_path, ids, node, depth + 1)
 
 
-def candidates_of(node: object) -> list[Pair]:
+def candidates_of(node: object, ids: Collection[str] = ()) -> list[Pair]:
     """Returns the texts and numbers of candidates, or [] for another value.
 
     >>> candidates_of([{"name": "yes", "confidence": 0.9}, {"name": "no", "confidence": 0.1}])
@@ -58,26 +75,33 @@ def candidates_of(node: object) -> list[Pair]:
     ([('yes', -0.5)], [])
     """
     pairs = list[Pair]()
-    if isinstance(node, dict):
-        # Arrow gives each row the keys of all rows.
-        node = {key: member for key, member in node.items() if member is not None}
-        if all(map(_is_number, node.values())):
-            # Whole numbers are counts or ids.
-            are_scores = any(number % 1 or number < 0 for number in node.values())
-            return list(node.items()) if are_scores else []
-        for key, member in node.items():
-            text, number = _candidate(member)
-            name = f"token_id:{key}" if "decoded_token" in object_at(member) else key
-            pairs.append((name if text is None else text, number))
-    elif isinstance(node, list) and not any(map(_inner_candidates, node)):
+    if isinstance(node, list):
         pairs = list(map(_candidate, node))
-    return [] if any(None in pair for pair in pairs) else pairs
+        are_positions = None in chain(*pairs) or any(_inner_candidates(m, ids) for m in node)
+        return [] if are_positions else pairs
+    if not isinstance(node, dict) or None not in _candidate(node):
+        return []
+    numbers = list(filter(_is_number, node.values()))
+    are_numbers = len(numbers) + list(node.values()).count(None) == len(node)
+    if are_numbers and not any(number % 1 or number < 0 for number in numbers):
+        return []  # counts or ids
+    for key, member in node.items():
+        name = f"token_id:{key}"
+        text, number = (key, np.nan if member is None else member)
+        if not are_numbers:
+            text, number = _candidate(member)
+        if text is None:
+            text = name if "decoded_token" in object_at(member) else key
+        if are_numbers or member is not None:  # Arrow gives each row the keys of all rows
+            pairs.append((name if name in ids else text, number))
+    return [] if None in chain(*pairs) else pairs
 
 
-def _inner_candidates(member: object) -> list[Pair]:
+def _inner_candidates(member: object, ids: Collection[str]) -> list[Pair]:
     """Returns candidates that are a member, or one of its values; [] without any."""
     values = member.values() if isinstance(member, dict) else ()
-    return candidates_of(member) or max(map(candidates_of, values), key=len, default=[])
+    inner = [candidates_of(cell, ids) for cell in values if isinstance(cell, list | dict)]
+    return candidates_of(member, ids) or max(inner, key=len, default=[])
 
 
 def _is_number(number: object) -> bool:
@@ -90,8 +114,10 @@ def _candidate(member: object) -> Pair:
         member = {"text": member[0], "score": member[1]}
     if not isinstance(member, dict):
         return None, None
-    named = {re.sub(r"[\W_]", "", str(key)).lower(): cell for key, cell in member.items()}
+    named = {_plain_key(key): cell for key, cell in member.items()}
     texts = {key: cell for key, cell in named.items() if isinstance(cell, str)}
+    if not texts and isinstance(named.get("label"), int):
+        texts["label"] = str(named["label"])
     numbers = {key: cell for key, cell in named.items() if _is_number(cell) and key not in TEXTS}
     text, number = _first_named(texts, TEXTS), _first_named(numbers, NUMBERS)
     if text is None and len(texts) == 1:
@@ -101,6 +127,12 @@ def _candidate(member: object) -> Pair:
         (number,) = reals
     is_null = number is None and any(named.get(key, 0) is None for key in NUMBERS)
     return text, np.nan if is_null else number
+
+
+@cache
+def _plain_key(key: str) -> str:
+    """Returns a key in small letters without signs: `log_prob` and `logProb` are one."""
+    return re.sub(r"[\W_]", "", key).lower()
 
 
 def _first_named(cells: Mapping[str, Any], names: Sequence[str]) -> Any:
