@@ -132,7 +132,14 @@ def _answers_by_path(nested: Mapping[str, list[object]], reading: Reading) -> di
                 first = answers[row] or answer
                 is_other = first.lists != answer.lists
                 answers[row] = first._replace(path=SEVERAL) if is_other else first
-    return by_path
+    return {path: by_path[path] for path in by_path if not _are_counts(by_path[path])}
+
+
+def _are_counts(answers: Answers) -> bool:
+    """Checks whether the names of candidates are those of counts and costs."""
+    answer = next(filter(None, answers))
+    names = _texts(answer)
+    return bool(names) and len(cells.derived_names(names)) >= max(1, len(names) - 1)
 
 
 def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -> str:
@@ -144,15 +151,14 @@ def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -
     fits: dict[str, int] = {}
     for path, answers in by_path.items():
         known = [answer for answer in answers if answer]
-        texts = [[str(text) for text, _ in chain(*answer.lists)] for answer in known]
+        texts = list(map(_texts, known))
         if reading.labels:
             tokens = dict.fromkeys(chain(*texts), 1.0)
             label_of, _ = top_k.match_tokens(tokens, reading.labels, reading.tokens, where)
             fits[path] = len(set(label_of.values()))
         elif "*" not in path and all(map(_has_labels, known)):
             names = sorted(texts[0])
-            is_same = len(names) > 1 and all(sorted(of_row) == names for of_row in texts)
-            fits[path] = is_same and not cells.derived_names(names)
+            fits[path] = len(names) > 1 and all(sorted(of_row) == names for of_row in texts)
     most = max(fits.values(), default=0)
     best = [path for path, fit in fits.items() if fit == most > 0]
     of_answers = [path for path in best if not re.search(PROMPT, path)]
@@ -168,6 +174,10 @@ def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -
         remedy = "leave the others out, or write them to files of their own"
         raise InputError.at(where, expected, " and ".join(map(repr, chosen)), remedy)
     return "".join(chosen)
+
+
+def _texts(answer: Answer) -> list[str]:
+    return [str(text) for text, _ in chain(*answer.lists)]
 
 
 def _has_labels(answer: Answer) -> bool:
@@ -213,7 +223,7 @@ def _read_answers(
             del rows[row]
         else:
             rows[row] = given[row].lists[place]
-    columns = {name: [column[row] for row in rows] for name, column in columns.items()}
+    columns = {name: list(map(columns[name].__getitem__, rows)) for name in columns}
     bound, is_of_tokens = None, labels and reading.from_probs
     if labels and not any(number > 0 for _, number in chain(*rows.values())):
         is_of_tokens = True

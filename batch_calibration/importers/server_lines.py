@@ -122,7 +122,9 @@ def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
             yield f"{where}, response {i}", member
         return
     for i, line in numbered:
-        yield f"{where}, line {i}", parse_value(line, f"{where}, line {i}", "line")
+        event = line.removeprefix("data:")  # of a stream
+        if event.strip() != "[DONE]":
+            yield f"{where}, line {i}", parse_value(event, f"{where}, line {i}", "line")
 
 
 def is_response(document: object) -> bool:

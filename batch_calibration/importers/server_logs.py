@@ -50,7 +50,7 @@ ScoredPrompt = dict[int, tuple[float, SavedAnswer]]
 
 def recognizes(server: str, _: Path, start: bytes) -> bool:
     """True if the first bytes of a file are JSON with answers of a server."""
-    if start.lstrip()[:1] not in (b"{", b"["):
+    if start.lstrip().removeprefix(b"data:").lstrip()[:1] not in (b"{", b"["):
         return False
     for patterns in PATTERNS[server]:
         if all(re.search(pattern, start) for pattern in patterns):

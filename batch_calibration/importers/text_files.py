@@ -20,6 +20,7 @@ from batch_calibration.importers.cells import LABEL_NAMES, Texts, parse_number, 
 from batch_calibration.importers.columns import SCORE_NAMES, from_columns
 from batch_calibration.importers.frames import rows_to_columns
 from batch_calibration.importers.vectors import is_vector
+from batch_calibration.responses.shapes import candidates_of
 
 
 def is_delimited(path: Path, start: bytes) -> bool:
@@ -126,7 +127,12 @@ def _rows(
 ) -> tuple[list[dict[str, Json]], tuple[str, ...]]:
     """The rows of a JSON file, and the names of the labels where it says them."""
     names: tuple[str, ...] = ()
-    if isinstance(document, list) and all(map(_are_labeled, document)):
+    # As transformers' pipelines give each text.
+    if (
+        isinstance(document, list)
+        and _are_all(document, list)
+        and all(map(candidates_of, document))
+    ):
         document = [{"scores": member} for member in document]
     if isinstance(document, dict) and document and all(map(str.isdecimal, document)):
         document = [_of_opencompass(object_at(row)) for row in document.values()]
@@ -167,12 +173,6 @@ def _columns_of(document: dict[str, Json], labels: Sequence[str]) -> dict[str, l
         is_table |= len(real) > 1 and columns.keys().isdisjoint(SCORE_NAMES.split())
         is_table |= any(len(set(column)) < len(column) for column in texts)
     return columns if is_table else {}
-
-
-def _are_labeled(member: Json) -> bool:
-    """True for a list of labels and scores, as transformers' pipelines give each text."""
-    rows = list(map(object_at, list_at(member)))
-    return bool(rows) and all({"label", "score"} <= row.keys() for row in rows)
 
 
 def _of_opencompass(row: dict[str, Json]) -> dict[str, Json]:

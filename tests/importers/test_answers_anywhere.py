@@ -112,6 +112,7 @@ FORMS = {
             {"generatedToken": {"token": "▁yes", "logprob": -0.1}, "topTokens": top(i)}]}}]},
         BY_LABELS,
     ),
+    "ids beside texts": (lambda i: {"lp": [by_id(i)]}, BY_IDS),
     "other keys": (lambda i: {"head": {"options": top(i, "word", "lp")}}, BY_LABELS),
     "pairs": (lambda i: {"top": [[name, x] for name, x in logs(i).items()]}, BY_LABELS),
     "flair": (lambda i: {"labels": ranked(i, "value", "confidence")}, BY_PROBS),
@@ -283,7 +284,7 @@ def chunk(i, content, **choice):
     return {"id": f"c{i}", "object": "chat.completion.chunk", "choices": [chosen]}
 
 
-@pytest.mark.parametrize("order", ["in turn", "mixed"])
+@pytest.mark.parametrize("order", ["in turn", "mixed", "events"])
 def test_chunks_of_a_stream_are_one_answer(saved, order):
     pieces = []
     for i in range(N):
@@ -292,7 +293,11 @@ def test_chunks_of_a_stream_are_one_answer(saved, order):
         pieces.append([chunk(i, None), chunk(i, whole[:4]), chunk(i, whole[4:]), usage])
     turns = zip(*pieces, strict=True) if order == "mixed" else pieces
     rows = [{**piece, "gold": GOLD[int(piece["id"][1:])]} for turn in turns for piece in turn]
-    check(*read(saved(rows), Reading(gold="gold", labels=LABELS)))
+    path = saved(rows)
+    if order == "events":
+        lines = path.read_text().splitlines()
+        path = saved("\n\n".join([f"data: {line}" for line in lines] + ["data: [DONE]"]), "a.txt")
+    check(*read(path, Reading(gold="gold", labels=LABELS)))
 
 
 @pytest.mark.parametrize("orient", ["columns", "list", "split", "records", "index", "table"])
