@@ -95,15 +95,12 @@ def _flatten(
     named = {reading.gold, reading.ids, *reading.by, *reading.labels}
     flat = {}
     for path, key in last_keys.items():
-        name = path if path in named or uses[key] > 1 else key
-        if all(
-            leaf is None or (isinstance(leaf, list) and len(leaf) == 1) for leaf in leaves[path]
-        ):
-            leaves[path] = [
-                leaf[0] if isinstance(leaf, list) else None for leaf in leaves[path]
-            ]  # as R writes cells
-        if path in nested or name in named or not isinstance(first_cell(leaves[path]), int | float):
-            flat[name] = leaves[path]
+        name, column = path if path in named or uses[key] > 1 else key, leaves[path]
+        known = [leaf for leaf in column if leaf is not None]
+        if all(isinstance(leaf, list) and len(leaf) == 1 for leaf in known):  # as R writes cells
+            column = [leaf[0] if isinstance(leaf, list) else None for leaf in column]
+        if path in nested or name in named or not isinstance(first_cell(column), int | float):
+            flat[name] = column
     return flat
 
 
