@@ -52,6 +52,12 @@ FOREIGN = (
         "write its table as CSV, Parquet or .npz",
     ),
     (
+        rb"PK\x03\x04[\s\S]{26}[^/]+/data\.pkl",
+        "a file of torch, which may run code and is never read",
+        "write its tensor [rows, labels] as .npz: import numpy, torch; "
+        "numpy.savez('scores.npz', scores=torch.load('scores.pt').float().numpy())",
+    ),
+    (
         rb"[^\n]*\"g1_(winner|judgment)\"",
         "FastChat's verdicts, which have no probabilities",
         "ask the judge again for the log-probabilities of its verdicts, and use these",
@@ -79,6 +85,7 @@ INSPECT = "https://inspect.aisi.org.uk/eval-logs.html"
 HELM = "https://crfm-helm.readthedocs.io/en/latest/tutorial/"
 NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
 PARQUET = "https://parquet.apache.org/docs/file-format/"
+FASTTEXT = "https://fasttext.cc/docs/en/supervised-tutorial.html"
 ARROW = "https://arrow.apache.org/docs/format/Columnar.html"
 
 
@@ -104,6 +111,7 @@ IMPORTERS: dict[str, Importer] = {
     "parquet": Importer(frames.is_parquet, partial(frames.read, frames.load_parquet), PARQUET),
     "arrow": Importer(frames.is_arrow, partial(frames.read, frames.load_arrow), ARROW),
     "json": Importer(text_files.is_json, text_files.read_json, "https://jsonlines.org"),
+    "fasttext": Importer(text_files.is_fasttext, text_files.read_fasttext, FASTTEXT),
     "csv": Importer(text_files.is_delimited, text_files.read_delimited, "RFC 4180"),
 }
 """Format -> importer; the first importer that recognizes a file reads it."""

@@ -23,6 +23,7 @@ from batch_calibration.importers.gold import (
     name_indices,
     recognize_gold,
 )
+from batch_calibration.importers.nested import or_nested
 from batch_calibration.importers.score_columns import (
     column_sets,
     is_real,
@@ -42,6 +43,7 @@ SCORE_NAMES = "scores log_probs logprobs log_likelihoods loglikelihoods logits p
 """Names under which tables keep all scores of a row together."""
 
 
+@or_nested
 def from_columns(
     where: str, columns: Columns, reading: Reading, task: str, label_names: Names = ()
 ) -> Imported:

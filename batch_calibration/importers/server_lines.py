@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import Json, count_at, object_at, text_at, value_at
+from batch_calibration.files import Json, count_at, list_at, object_at, text_at, value_at
 from batch_calibration.files.rows import numbered_lines, parse_value, read_text
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.gold import index_order, name_indices
@@ -88,13 +88,30 @@ def read_answers(path: Path) -> list[SavedAnswer]:
     """
     answers: list[SavedAnswer] = []
     for where, document in _json_values(read_text(path), str(path)):
-        is_batch = isinstance(document, list) and all(map(_is_response, document))
+        is_batch = isinstance(document, list) and all(map(is_response, document))
         for i, member in enumerate(document if is_batch else [document], 1):  # type: ignore[arg-type]
             answer = _read_answer(member, f"{where}, response {i}" if is_batch else where)
             answers.append(replace(answer, number=len(answers)))
     if not answers:
         raise InputError.at(path, "one response per line", "none")
-    return answers
+    return _join_chunks(answers)
+
+
+def _join_chunks(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
+    """Joins the chunks of a stream, which have one id, into one answer."""
+    joined: dict[object, SavedAnswer] = {}
+    for answer in answers:
+        choice = object_at(answer.body, "choices", 0)
+        key: object = answer.number
+        if "delta" in choice or text_at(answer.body, "object").endswith(".chunk"):
+            key = (answer.body.get("id"), answer.fields.get(ID))
+            content = [] if choice.get("index") else list_at(choice, "logprobs", "content")
+            first = joined.get(key, replace(answer, body={**answer.body, "choices": []}))
+            content = [*list_at(first.body, "choices", 0, "logprobs", "content"), *content]
+            whole = {"message": {}, "logprobs": {"content": content} if content else None}
+            answer = replace(first, body={**first.body, "choices": [whole]})
+        joined[key] = replace(answer, number=joined[key].number if key in joined else len(joined))
+    return list(joined.values())
 
 
 def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
@@ -106,10 +123,12 @@ def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
             yield f"{where}, response {i}", member
         return
     for i, line in numbered:
-        yield f"{where}, line {i}", parse_value(line, f"{where}, line {i}", "line")
+        event = line.removeprefix("data:")  # of a stream
+        if event.strip() != "[DONE]":
+            yield f"{where}, line {i}", parse_value(event, f"{where}, line {i}", "line")
 
 
-def _is_response(document: Json) -> bool:
+def is_response(document: object) -> bool:
     """True for a list's member that is a response, or failed; False for requests and fields."""
     members = object_at(document)
     is_answer = any(isinstance(members.get(name), kind) for name, kind in OF_RESPONSES.items())

@@ -15,11 +15,13 @@ from batch_calibration.importers.questions import read_flag
 from batch_calibration.importers.server_lines import (
     SavedAnswer,
     import_answers,
+    is_response,
     named_labels,
     read_answers,
     right_labels,
     split_choices,
 )
+from batch_calibration.importers.text_files import read_json
 from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import ResponseFormat
@@ -32,7 +34,8 @@ PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
         (rb'"output"\s*:\s*\[\s*\{', rb'"top_logprobs"'),
     ],
     "sglang": [
-        (rb'"meta_info"\s*:\s*\{',),
+        # Of several choices, each is a prompt with its own score in a column.
+        (rb'"meta_info"\s*:\s*\{(?!.*"normalized_prompt_logprobs")',),
         (rb'"scores"\s*:\s*\[\s*\[', rb'"object"\s*:\s*"scoring"'),
     ],
     "llama.cpp": [(rb'"completion_probabilities"\s*:\s*\[\s*\{',)],
@@ -47,7 +50,7 @@ ScoredPrompt = dict[int, tuple[float, SavedAnswer]]
 
 def recognizes(server: str, _: Path, start: bytes) -> bool:
     """True if the first bytes of a file are JSON with answers of a server."""
-    if start.lstrip()[:1] not in (b"{", b"["):
+    if start.lstrip().removeprefix(b"data:").lstrip()[:1] not in (b"{", b"["):
         return False
     for patterns in PATTERNS[server]:
         if all(re.search(pattern, start) for pattern in patterns):
@@ -62,6 +65,8 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
     generated token's list is read; `/v1/score` of SGLang has scores in the order of its ids.
     """
     response_format, answers = servers.RESPONSE_FORMATS[server], read_answers(path)
+    if not any(is_response(answer.body) or answer.failure for answer in answers):
+        return read_json(path, reading)  # a response deeper inside of each row
     labels = named_labels(path, reading)
     answered, notes = _answered(answers)
     first = answered[0].body  # a file holds one kind of response
@@ -82,9 +87,7 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         top_k.refuse_absent_labels(top, tops, str(path))
         scorer = response_format.scorer
         imported = import_answers(path, answered, reading, top.log_probs, scorer)
-        taken = "; ".join(f"{name}: {', '.join(map(repr, t))}" for name, t in top.tokens.items())
-        note = f"Tokens taken for the labels: {taken}."
-        imported = replace(imported, bound=top.bound, notes=(note,))
+        imported = replace(imported, bound=top.bound, notes=(servers.note_tokens(top.tokens),))
         seconds = [value_at(answer.body, "choices", 1) for answer in answered]
         if several := len(seconds) - seconds.count(None):
             notes.append(

@@ -1,6 +1,8 @@
 """Files of text: CSV and TSV, JSON Lines and JSON, read whole or row by row."""
 
 import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
@@ -16,8 +18,10 @@ from batch_calibration.files.rows import (
 )
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import LABEL_NAMES, Texts, parse_number, share_decimal_commas
-from batch_calibration.importers.columns import from_columns
+from batch_calibration.importers.columns import SCORE_NAMES, from_columns
 from batch_calibration.importers.frames import rows_to_columns
+from batch_calibration.importers.vectors import is_vector
+from batch_calibration.responses.shapes import candidates_of
 
 
 def is_delimited(path: Path, start: bytes) -> bool:
@@ -73,6 +77,24 @@ def _is_score(name: str) -> bool:
     return number is not None and math.isfinite(number) and not number % 0.5 == 0 <= number
 
 
+def is_fasttext(_: Path, start: bytes) -> bool:
+    """Checks whether a file begins with a label of fastText and its probability."""
+    return re.match(rb"\s*__label__\S+\s+\d", start) is not None
+
+
+def read_fasttext(path: Path, reading: Reading) -> list[Imported]:
+    """Reads lines of labels, each with its probability, as `fasttext predict-prob` writes them."""
+    rows = []
+    for number, line in numbered_lines(read_text(path)):
+        words = line.replace("__label__", "").split()
+        numbers = list(map(parse_number, words[1::2]))
+        if len(words) % 2 or None in numbers:
+            where, expected = f"{path}, line {number}", "labels, each with its probability"
+            raise InputError.at(where, expected, shown(line), "ask predict-prob for all labels")
+        rows.append(dict(zip(words[::2], numbers, strict=True)))
+    return [from_columns(str(path), {"scores": rows}, reading, task=path.stem)]
+
+
 def is_json(_: Path, start: bytes) -> bool:
     """True if a file begins with a JSON object or list."""
     return start.lstrip()[:1] in (b"{", b"[")
@@ -91,7 +113,8 @@ def read_json(path: Path, reading: Reading) -> list[Imported]:
     if _are_rows(lines):
         rows = [parse_object(line, f"{path}, line {number}", "line") for number, line in lines]
     else:
-        rows, names = _rows(str(path), parse_value(text, str(path)))
+        document = parse_value(text, str(path))
+        rows, names = _rows(str(path), document, reading.labels)
     columns = rows_to_columns(rows)
     return [from_columns(str(path), columns, reading, task=path.stem, label_names=names)]
 
@@ -107,13 +130,23 @@ def _are_rows(lines: list[tuple[int, str]]) -> bool:
         return lines[1][1].lstrip().startswith("{")
 
 
-def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str, ...]]:
+def _rows(
+    where: str, document: Json, labels: Sequence[str]
+) -> tuple[list[dict[str, Json]], tuple[str, ...]]:
     """The rows of a JSON file, and the names of the labels where it says them."""
     names: tuple[str, ...] = ()
-    if isinstance(document, list) and all(map(_are_labeled, document)):
+    # As transformers' pipelines give each text.
+    if (
+        isinstance(document, list)
+        and _are_all(document, list)
+        and all(map(candidates_of, document))
+    ):
         document = [{"scores": member} for member in document]
     if isinstance(document, dict) and document and all(map(str.isdecimal, document)):
         document = [_of_opencompass(object_at(row)) for row in document.values()]
+    if isinstance(document, dict) and (columns := _columns_of(document, labels)):
+        rows = zip(*columns.values(), strict=True)
+        document = [dict(zip(columns, row, strict=True)) for row in rows]
     if isinstance(document, dict):
         lists = {name: member for name, member in document.items() if isinstance(member, list)}
         for name, texts in reversed(lists.items()):  # the first list of names wins
@@ -128,10 +161,26 @@ def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str,
     return list(map(object_at, document)), names
 
 
-def _are_labeled(member: Json) -> bool:
-    """True for a list of labels and scores, as transformers' pipelines give each text."""
-    rows = list(map(object_at, list_at(member)))
-    return bool(rows) and all({"label", "score"} <= row.keys() for row in rows)
+def _columns_of(document: dict[str, Json], labels: Sequence[str]) -> dict[str, list[Json]]:
+    """Returns the columns of a table as pandas and R write it; {} for a single row."""
+    names, data = list_at(document, "columns"), list_at(document, "data")
+    if names and set(map(len, map(list_at, data))) == {len(names)}:
+        return dict(zip(map(str, names), map(list, zip(*data, strict=True)), strict=True))
+    columns = {name: list_at(column) for name, column in document.items()}
+    indices = {tuple(object_at(column)) for column in document.values()}
+    is_table = False
+    if len(indices) == 1 and all(indices):  # index -> cell
+        is_table = len(columns) > 1 and all(map(str.isdecimal, *indices))
+        columns = {name: list(object_at(column).values()) for name, column in document.items()}
+    lengths = set(map(len, columns.values()))
+    # One label names the list of all scores of a single row.
+    if len(lengths) == 1 and max(lengths) > len(columns) and len(labels) != 1:
+        real = [column for column in columns.values() if is_vector([column])]
+        texts = [tuple(column) for column in columns.values() if _are_all(column, str)]
+        # The texts of a row are its labels, each once, and its scores have a usual name.
+        is_table |= len(real) > 1 and columns.keys().isdisjoint(SCORE_NAMES.split())
+        is_table |= any(len(set(column)) < len(column) for column in texts)
+    return columns if is_table else {}
 
 
 def _of_opencompass(row: dict[str, Json]) -> dict[str, Json]:

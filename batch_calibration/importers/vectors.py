@@ -18,6 +18,9 @@ LIST_NAMES = (*cells.LABEL_NAMES, "answers", "candidates", "tokens")
 MAX_TEXTS_PER_PLACE = 5
 """Different texts a place of the lists, beyond which they are each row's own answers, no labels."""
 
+MIN_ROWS_OF_HIGHEST = 5
+"""Rows in which a column names the highest score, beyond which this is no chance."""
+
 Names = tuple[str, ...]
 
 
@@ -105,6 +108,8 @@ def read_vectors(
         _refuse_incomplete(at, vectors, reading)
         return vectors
     names, k = tuple(names_of_table), len(next(filter(None, rows), ()))
+    if not names and not source:
+        names = names_of_table = _names_of_highest(candidates, rows, reading)
     if not names:
         names = cells.numbered_names(k) if source else tuple(map("label {}".format, range(k)))
     for row, numbers in enumerate(rows):
@@ -115,6 +120,32 @@ def read_vectors(
     are_named = bool(names_of_table)
     notes = (cells.note_places(names[0]),) if source else ()
     return Vectors(names, scores, lists, are_named, bool(source), source, notes=notes)
+
+
+def _names_of_highest(
+    candidates: cells.Columns, rows: Sequence[Sequence[float]], reading: Reading
+) -> Names:
+    """The labels, if a column names the one with the highest score in each row; else ().
+
+    A label that is never the highest is the one that is left of the labels that the user names.
+    """
+    for column in candidates.values():
+        text_of: dict[int, str] = {}
+        pairs = [(text, row) for text, row in zip(column, rows, strict=True) if row and text]
+        is_plain = len(pairs) >= MIN_ROWS_OF_HIGHEST
+        for text, row in pairs:
+            is_plain &= (
+                isinstance(text, str) and text_of.setdefault(int(np.argmax(row)), text) == text
+            )
+        k, named = max(map(len, rows)), set(text_of.values())
+        left = sorted(set(reading.labels) - named)
+        if is_plain and len(left) == 1 == k - len(text_of):
+            text_of |= dict.fromkeys(set(range(k)) - text_of.keys(), left[0])
+        names = tuple(text_of[j] for j in sorted(text_of))
+        is_whole = is_plain and len(set(names)) == len(names) == k > 1
+        if is_whole and set(reading.labels) <= set(names):
+            return names
+    return ()
 
 
 def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError, answering, shown, spell
-from batch_calibration.responses.top_k import AROUND, SPACES, Forms
+from batch_calibration.responses.top_k import AROUND, Forms, plain_text
 
 MAX_TOKENS_AT_ONCE = 4  # maximum number of tokens of an answer without an explanation
 END = re.compile(r"<[|\uff5c/]{0,2}[\w\u2581 -]+[|\uff5c]?>|\[/?[A-Z]+\]")
@@ -55,7 +55,7 @@ def is_end(token: str) -> bool:
     >>> list(map(is_end, ("", " ", "</s>", "<|im_end|>", "yes", "<")))
     [True, True, True, True, False, False]
     """
-    text = token.translate(SPACES).strip()
+    text = plain_text(token).strip()
     return not text or END.fullmatch(token.strip()) is not None
 
 
@@ -90,10 +90,11 @@ def find_place(
     >>> find_place(["Yes", ",", " not", " no"], ("yes", "no")).kind
     'unclear'
     """
+    written = list(map(plain_text, written))
     solid = [i for i, token in enumerate(written) if not is_end(token)]
     if at == FIRST or len(solid) < 2:
         return Place(next(iter(solid), 0), "at the first token")
-    text = "".join(written).translate(SPACES)
+    text = "".join(written)
     label_of = {name: name for name in labels}
     for name, texts in (forms or {}).items():
         label_of |= dict.fromkeys(map(str.strip, texts), name)
@@ -105,7 +106,7 @@ def find_place(
         return Place(None, kind)
     token = next(i for i, end in enumerate(accumulate(map(len, written))) if found.start < end)
     # The token must not hold the end of an earlier word: its probability would not be the answer's.
-    begins = written[token].translate(SPACES).lstrip(AROUND)
+    begins = written[token].lstrip(AROUND)
     if not text.startswith(begins.rstrip(AROUND), found.start):
         return Place(None, UNCLEAR)
     return Place(token, "at the first token" if token == solid[0] else kind)

@@ -12,6 +12,7 @@ from batch_calibration.arrays.score_scale import MAX_LOG_PROB
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import list_at, object_at, text_at, value_at
 from batch_calibration.responses.answers import is_end
+from batch_calibration.responses.shapes import find_answers
 from batch_calibration.responses.top_k import SPACES
 
 Response = Mapping[str, object]  # one answer, a JSON object
@@ -196,6 +197,12 @@ class WrittenToken(NamedTuple):
         return log_probs
 
 
+def note_tokens(taken: Mapping[str, Sequence[str]]) -> str:
+    """Returns a note on the tokens that count for each label."""
+    listed = "; ".join(f"{name}: {', '.join(map(repr, texts))}" for name, texts in taken.items())
+    return f"Tokens taken for the labels: {listed}."
+
+
 def texts_of(written: Iterable[WrittenToken]) -> list[str]:
     """Returns the texts of tokens."""
     return [token.text for token in written]
@@ -271,23 +278,6 @@ def _openai_tokens(response: Response, where: str) -> list[WrittenToken]:
         pairs = list[tuple[object, object]](object_at(lists, i).items())
         written.append(WrittenToken(text_at(log_probs, "tokens", i), pairs))
     return written
-
-
-def _gemini_tokens(response: Response, where: str) -> list[WrittenToken]:
-    """Reads the tokens in `logprobsResult`, or in the library's `logprobs_result`."""
-    candidate = value_at(response, "candidates", 0)
-    for names in (
-        ("logprobsResult", "topCandidates", "chosenCandidates", "logProbability"),
-        ("logprobs_result", "top_candidates", "chosen_candidates", "log_probability"),
-    ):
-        found, top, chosen, nats = value_at(candidate, names[0]), *names[1:]
-        if not isinstance(found, Mapping):
-            continue
-        written = _read_tokens(list_at(found, top), "token", "candidates", nats)
-        for i, token in enumerate(written):
-            written[i] = token._replace(text=text_at(found, chosen, i, "token"))
-        return written
-    return []
 
 
 def _is_echoed(response: Response) -> bool:
@@ -379,15 +369,15 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
 
 def _vllm_tokens(response: Response, where: str) -> list[WrittenToken]:
     """Reads the tokens of a server's response, or of a dump of vLLM's `RequestOutput`."""
-    if "outputs" not in response:
-        return _openai_tokens(response, where)
-    output, written = object_at(response, "outputs", 0), []
-    for i, listed in enumerate(list_at(output, "logprobs")):
-        entries = object_at(listed)
-        pairs = [(value_at(e, "decoded_token"), value_at(e, "logprob")) for e in entries.values()]
-        own = text_at(entries, str(value_at(output, "token_ids", i)), "decoded_token")
-        written.append(WrittenToken(own, pairs))
-    return written
+    if "outputs" in response:
+        return _found_tokens(value_at(response, "outputs", 0, "logprobs"), where)
+    return _openai_tokens(response, where)
+
+
+def _found_tokens(node: object, _: str) -> list[WrittenToken]:
+    """Finds the tokens of an answer in a part of a response, by their shape."""
+    answer = next(find_answers(node), None)
+    return list(map(WrittenToken, answer.tokens, answer.lists)) if answer else []
 
 
 SGLANG_LISTS = ("output_top_logprobs", "output_token_ids_logprobs")
@@ -483,6 +473,10 @@ RESPONSE_FORMATS = {
         "Ollama", lambda response, _: _read_tokens(list_at(response, "logprobs")),
         "it has no list of the most probable tokens; ask with logprobs=true, top_logprobs=20",
     ),
-    "gemini": ResponseFormat("Gemini", _gemini_tokens, NO_TOPS),
+    "gemini": ResponseFormat(
+        "Gemini",
+        lambda response, where: _found_tokens(value_at(response, "candidates", 0), where),
+        NO_TOPS,
+    ),
 }  # fmt: skip
 """Kind of server -> the format of its responses."""

@@ -1,6 +1,8 @@
 """Computes label scores from lists of the most probable first tokens of an answer."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from itertools import chain
 from statistics import mode
 from typing import NamedTuple
@@ -15,6 +17,30 @@ SPACES = str.maketrans("Ġ▁Ċ", "   ")
 
 The letters come from byte-level BPE and SentencePiece.
 """
+
+
+@cache
+def byte_alphabet() -> dict[str, int]:
+    """Maps letters of byte-level vocabularies to bytes; printable bytes are their own letters."""
+    printed = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    byte_of = {chr(byte): byte for byte in printed}
+    for i, byte in enumerate(sorted(set(range(256)) - printed)):
+        byte_of[chr(256 + i)] = byte
+    return byte_of
+
+
+def plain_text(token: str) -> str:
+    """Returns a token's text, decoded from the letters of a byte-level vocabulary, with spaces.
+
+    >>> plain_text("æĺ¯"), plain_text("Ġyes"), plain_text("é")
+    ('是', ' yes', 'é')
+    """
+    spaced = token.translate(SPACES)
+    if not spaced.isascii() and byte_alphabet().keys() >= set(token):
+        with suppress(UnicodeError):  # a letter of a plain text, or a part of one
+            return bytes(map(byte_alphabet().__getitem__, token)).decode()
+    return spaced
+
 
 AROUND = " \t\r\n()[]{}\"'`\u201c\u201d\u2018\u2019.,:;!?*"
 """Signs that may surround an answer in its token: "(A", "A)", " yes.", "**Yes". A minus and "#" are
@@ -268,7 +294,7 @@ def _named_tokens(tokens: Forms, labels: Sequence[str], where: str) -> dict[str,
 
 def _bare(text: str) -> str:
     """Removes the spaces around a token, in the notation of any tokenizer."""
-    return text.translate(SPACES).strip() or text
+    return plain_text(text).strip() or text
 
 
 def fold(text: str) -> str:

@@ -171,7 +171,6 @@ FILES: dict[str, str | bytes] = {
     "two.npz": archive(first=SCORES, second=SCORES, gold=RIGHT),
     "models.npz": archive(scores=np.stack([SCORES, SCORES]), gold=RIGHT),
     "words.npz": archive(gold=RIGHT),
-    "frame.json": json.dumps({"no": SCORES[:, 0].tolist(), "yes": SCORES[:, 1].tolist()}),
     "ranked.csv": ranked_rows(),
     "set-00000-of-00002.csv": table(rows()[:20]),
     "set-00001-of-00002.csv": table(rows()[20:]),

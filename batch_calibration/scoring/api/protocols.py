@@ -8,7 +8,7 @@ import codecs
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from operator import not_
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, object_at, parse_json, value_at
 from batch_calibration.responses import servers
 from batch_calibration.responses.answers import choose_places
-from batch_calibration.responses.top_k import scores_of_top_k
+from batch_calibration.responses.top_k import byte_alphabet, scores_of_top_k
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.settings import ApiScores
 
@@ -420,7 +420,7 @@ def _decode(tokens: Sequence[str], sent: str) -> list[str]:
     joined = "".join(tokens)
     # A byte-level vocabulary writes a space as "Ġ" and a line end as "Ċ".
     is_byte_level = re.search("[ĠĊ]", joined) and not re.search("[ĠĊ]", sent)
-    alphabet = _byte_alphabet() if is_byte_level else {}
+    alphabet = byte_alphabet() if is_byte_level else {}
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     texts = []
     for token in tokens:
@@ -432,16 +432,6 @@ def _decode(tokens: Sequence[str], sent: str) -> list[str]:
         text = decoder.decode(content)
         texts.append(text if "▁" in sent else text.replace("▁", " "))
     return texts
-
-
-@cache
-def _byte_alphabet() -> dict[str, int]:
-    """Maps letters of byte-level vocabularies to bytes; printable bytes are their own letters."""
-    printed = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    byte_of = {chr(byte): byte for byte in printed}
-    for i, byte in enumerate(sorted(set(range(256)) - printed)):
-        byte_of[chr(256 + i)] = byte
-    return byte_of
 
 
 def _first_token(texts: Sequence[str], form: str, view: _View) -> int | None:

@@ -1,0 +1,270 @@
+"""Tables with cells that hold lists and dicts: the scores of the labels, wherever they lie."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import wraps
+from itertools import chain
+
+import numpy as np
+
+from batch_calibration.arrays.frames import GOLD
+from batch_calibration.arrays.score_scale import to_nats
+from batch_calibration.errors import InputError, spell
+from batch_calibration.importers import cells
+from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.cells import Columns
+from batch_calibration.importers.vectors import first_cell, is_vector
+from batch_calibration.responses import servers, top_k
+from batch_calibration.responses.answers import choose_places
+from batch_calibration.responses.servers import WrittenToken
+from batch_calibration.responses.shapes import Answer, Pair, find_answers, unpack
+
+PROMPT = r"(^|\.)(prompt|input|prefill)"
+"""Pattern of keys under which servers score the prompt in place of the answer."""
+SCORES = "scores"  # the name of the column that gets the scores of all labels
+SEVERAL = "several"
+MAX_ROWS_LOOKED_AT = 1000  # to see whether a table holds names of labels alone
+Answers = list[Answer | None]  # of each row
+
+
+def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
+    """Wraps a reader of columns: where it finds no scores, nested cells are searched for them."""
+
+    @wraps(read)
+    def read_or_search(
+        where: str, columns: Columns, reading: Reading, task: str, label_names: Sequence[str] = ()
+    ) -> Imported:
+        try:
+            return read(where, columns, reading, task, label_names)
+        except InputError:
+            nested = _nested_columns(columns)
+            plain = {name: column for name, column in columns.items() if name not in nested}
+            if reading.labels and plain.keys() >= set(reading.labels):
+                raise
+            flat = plain | _flatten(nested, plain, reading)
+            by_path = _answers_by_path(nested, reading)
+            named = {reading.gold, reading.ids, *reading.by, *plain}
+            beside = {name: column for name, column in flat.items() if name in named}
+            if path := _choose_path(where, by_path, reading):
+                return _read_answers(read, where, beside, by_path[path], path, reading, task)
+            if nested:
+                with suppress(InputError):
+                    return read(where, flat, reading, task, label_names)
+            if not by_path:
+                _refuse_hard_labels(where, flat, reading)
+            for path in by_path:
+                if reading.labels:  # raises: none is among the candidates
+                    return _read_answers(read, where, beside, by_path[path], path, reading, task)
+                # Names of candidates that vary, or of tokens, are no labels by themselves.
+                got = f"none, beside the candidates in {path!r}"
+                remedy, expected = f"pass {spell('labels', ('yes', 'no'))}", "the model's answers"
+                raise InputError.at(where, expected, got, remedy, "labels") from None
+            raise
+
+    return read_or_search
+
+
+def _nested_columns(columns: Columns) -> dict[str, list[object]]:
+    """Returns the columns with lists or dicts in their cells, unpacked."""
+    nested = {}
+    for name, column in columns.items():
+        if not (isinstance(column, np.ndarray) and column.dtype.kind in "fiub"):
+            unpacked = list(map(unpack, column))
+            if any(isinstance(cell, list | dict) for cell in unpacked):
+                nested[name] = unpacked
+    return nested
+
+
+def _flatten(
+    nested: Mapping[str, list[object]], plain: Columns, reading: Reading
+) -> dict[str, list[object]]:
+    """Returns the texts, numbers and lists of these inside of cells, each kind as a column.
+
+    A number inside of a dict may be a count or a cost: it stays where it is named.
+    """
+    leaves: dict[str, list[object]] = {}
+    for name, column in nested.items():
+        for row, cell in enumerate(column):
+            for path, leaf in _leaves(cell, name):
+                leaves.setdefault(path, [None] * len(column))[row] = leaf
+    last_keys = {path: path.rpartition(".")[2] for path in leaves}
+    uses = Counter([*last_keys.values(), *plain])
+    named = {reading.gold, reading.ids, *reading.by, *reading.labels}
+    flat = {}
+    for path, key in last_keys.items():
+        name, column = path if path in named or uses[key] > 1 else key, leaves[path]
+        known = [leaf for leaf in column if leaf is not None]
+        if all(isinstance(leaf, list) and len(leaf) == 1 for leaf in known):  # as R writes cells
+            column = [leaf[0] if isinstance(leaf, list) else None for leaf in column]
+        if path in nested or name in named or not isinstance(first_cell(column), int | float):
+            flat[name] = column
+    return flat
+
+
+def _leaves(node: object, path: str) -> Iterator[tuple[str, object]]:
+    """Yields texts, numbers and lists of these with their paths; a list of one dict is the dict."""
+    if isinstance(node, list) and len(node) == 1 and isinstance(node[0], dict):
+        (node,) = node
+    if isinstance(node, dict):
+        for key, member in node.items():
+            yield from _leaves(member, f"{path}.{key}")
+    else:
+        yield path, node
+
+
+def _answers_by_path(nested: Mapping[str, list[object]], reading: Reading) -> dict[str, Answers]:
+    """Returns the answers that cells hold, by the keys that lead to them.
+
+    A row with different answers under the same keys has the path `SEVERAL`.
+    """
+    by_path: dict[str, Answers] = {}
+    ids = frozenset(chain(*reading.tokens.values()))
+    for name, column in nested.items():
+        for row, cell in enumerate(column):
+            for answer in find_answers(cell, name, ids):
+                answers = by_path.setdefault(answer.path, [None] * len(column))
+                first = answers[row] or answer
+                is_other = first.lists != answer.lists
+                answers[row] = first._replace(path=SEVERAL) if is_other else first
+    return {path: by_path[path] for path in by_path if not _are_counts(by_path[path])}
+
+
+def _are_counts(answers: Answers) -> bool:
+    """Checks whether the names of candidates are those of counts and costs."""
+    answer = next(filter(None, answers))
+    names = _texts(answer)
+    return bool(names) and len(cells.derived_names(names)) >= max(1, len(names) - 1)
+
+
+def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -> str:
+    """Returns the keys that lead to the labels' scores, "" without any.
+
+    With labels, these are the answers with the most labels among their candidates. Without, these
+    are answers with the same candidates in all rows.
+    """
+    fits: dict[str, int] = {}
+    for path, answers in by_path.items():
+        known = [answer for answer in answers if answer]
+        texts = list(map(_texts, known))
+        if reading.labels:
+            tokens = dict.fromkeys(chain(*texts), 1.0)
+            label_of, _ = top_k.match_tokens(tokens, reading.labels, reading.tokens, where)
+            fits[path] = len(set(label_of.values()))
+        elif "*" not in path and all(map(_has_labels, known)):
+            names = sorted(texts[0])
+            fits[path] = len(names) > 1 and all(sorted(of_row) == names for of_row in texts)
+    most = max(fits.values(), default=0)
+    best = [path for path, fit in fits.items() if fit == most > 0]
+    of_answers = [path for path in best if not re.search(PROMPT, path)]
+    chosen: dict[str, object] = {}
+    for path in of_answers or best:
+        lists = [answer and answer.lists for answer in by_path[path]]
+        is_inside = any(path.startswith(f"{outer}.") for outer in chosen)
+        is_written = any(_are_written(by_path[path], by_path[other]) for other in best)
+        if not (is_inside or is_written or lists in chosen.values()):
+            chosen[path] = lists
+    if len(chosen) > 1:
+        expected = "one answer in a row"
+        remedy = "leave the others out, or write them to files of their own"
+        raise InputError.at(where, expected, " and ".join(map(repr, chosen)), remedy)
+    return "".join(chosen)
+
+
+def _texts(answer: Answer) -> list[str]:
+    return [str(text) for text, _ in chain(*answer.lists)]
+
+
+def _has_labels(answer: Answer) -> bool:
+    """Checks whether candidates may be labels: tokens have negative numbers at a position."""
+    is_token = bool(answer.tokens[0]) and not any(number > 0 for _, number in answer.lists[0])
+    return len(answer.lists) == 1 and not is_token
+
+
+def _are_written(answers: Answers, others: Answers) -> bool:
+    """Checks whether candidates are the tokens of another answer, with their own numbers alone."""
+    are_tokens = []
+    for answer, other in zip(answers, others, strict=True):
+        if answer and other:
+            are_tokens.append([text for text, _ in answer.lists[0]] == other.tokens)
+    return bool(are_tokens) and all(are_tokens)
+
+
+def _read_answers(
+    read: Callable[..., Imported],
+    where: str,
+    columns: Columns,
+    answers: Answers,
+    path: str,
+    reading: Reading,
+    task: str,
+) -> Imported:
+    """Returns the scores of the labels in the answers, with the columns beside them."""
+    labels, given = reading.labels, {row: answer for row, answer in enumerate(answers) if answer}
+    at = {row: f"{where}, row {row} (counted from 0)" for row in given}
+    for row in given:
+        if given[row].path == SEVERAL:
+            expected = f"one answer in {path!r}"
+            raise InputError.at(at[row], expected, SEVERAL, "write each to a row of its own")
+    places, notes = list[int | None]([0] * len(given)), [f"The scores are read in {path!r}."]
+    if labels:
+        written = [answer.tokens for answer in given.values()]
+        found = choose_places(written, list(at.values()), labels, reading.at, reading.tokens)
+        places, notes = found[0], notes + found[1]
+    # A row without candidates stays, without scores; an answer without a label is left out.
+    rows: dict[int, list[Pair]] = {row: [] for row in range(len(answers))}
+    for row, place in zip(given, places, strict=True):
+        if place is None:
+            del rows[row]
+        else:
+            rows[row] = given[row].lists[place]
+    columns = {name: list(map(columns[name].__getitem__, rows)) for name in columns}
+    bound, is_of_tokens = None, labels and reading.from_probs
+    if labels and not any(number > 0 for _, number in chain(*rows.values())):
+        is_of_tokens = True
+    if is_of_tokens:
+        listed = {}
+        for row in filter(rows.get, rows):
+            texts, numbers = zip(*rows[row], strict=True)
+            nats = to_nats(np.array(numbers, np.float64), at[row], reading.from_probs or False)
+            listed[row] = WrittenToken("", list(zip(texts, nats.tolist(), strict=True))).log_probs(
+                at[row]
+            )
+        top = top_k.scores_of_top_k([*listed.values()], labels, reading.tokens, where)
+        top_k.refuse_absent_labels(top, [*listed.values()], where)
+        scores = np.full((len(answers), len(labels) + 1), np.nan)  # [n, k] and the bound
+        scores[[*listed]] = np.column_stack([top.log_probs, top.bound])
+        *of_labels, bound = scores[[*rows]].T
+        for name, column in zip(labels, of_labels, strict=True):
+            columns[name] = np.exp(column) if reading.from_probs else column
+        notes.append(servers.note_tokens(top.tokens))
+    else:
+        columns[SCORES] = [dict(pairs) or None for pairs in rows.values()]
+    imported = read(where, columns, reading, task)
+    notes += imported.notes
+    return replace(
+        imported, bound=bound, file_rows=np.array([*rows]), notes=tuple(notes), full=True
+    )
+
+
+def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:
+    """Raises an error for answers without numbers, such as those of Anthropic's messages."""
+    used = (reading.gold, reading.ids, *reading.by) if reading.gold else GOLD
+    columns = {name: column[:MAX_ROWS_LOOKED_AT] for name, column in columns.items()}
+    texts = {name: set(map(cells.text_of, column)) - {""} for name, column in columns.items()}
+    labels = set(map(str.casefold, reading.labels or texts.get(reading.gold, ())))
+    answers = []
+    for name, column in columns.items():
+        numbers, _ = cells.numbers_of(column)
+        if is_vector(column) or (numbers[np.isfinite(numbers)] % 1).any():
+            return
+        are_labels = len(texts[name]) > 1 and set(map(str.casefold, texts[name])) <= labels
+        if name == "stop_reason" or (name not in used and are_labels):
+            answers.append(name)
+    if answers:
+        got = f"answers without numbers, in {answers[0]!r}"
+        remedy = "ask an API that returns log-probabilities (logprobs=true, top_logprobs=20), or "
+        remedy += f"ask several times and write the share of each label ({spell('from_probs')})"
+        raise InputError.at(where, "log-probabilities of the labels", got, remedy)
