@@ -166,7 +166,7 @@ READING = (
     Flag("labels", "A,B", "columns of scores, or label names in order"),
     Flag("tokens", "A=x|y,B=z", "tokens that represent a label"),
     Flag("gold", "COLUMN", "column of the right label, its name or index"),
-    Flag("gold-names", "A,B", "label names of the indices 0, 1, ... among right labels"),
+    Flag("gold-names", "A,B", "names of the right labels 0, 1, ..."),
     Flag("gold-as-is", "", "keep right labels that the scores do not fit"),
     Flag("ids", "COLUMN", "column of row ids"),
     Flag("by", "COLUMN", "columns that identify a context"),
@@ -193,7 +193,7 @@ LEARNING = (
     Flag("prior", "SHARES", SHARES),
     Flag("share", "LOW,HIGH", "range of the first of two labels' share: 0.3,0.7", of="recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
-    Flag("labeled", "FILE", "scores of a labeled set, in the format of the files"),
+    Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),
 )
 ANSWERS = "the scores, .csv; answers are kept next to it and not requested again"
