@@ -103,8 +103,9 @@ def _join_chunks(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
     for answer in answers:
         choice = object_at(answer.body, "choices", 0)
         key: object = answer.number
-        if "delta" in choice or text_at(answer.body, "object").endswith(".chunk"):
-            key = (answer.body.get("id"), answer.fields.get(ID))
+        is_chunk = "delta" in choice or text_at(answer.body, "object").endswith(".chunk")
+        if is_chunk and (stream := answer.body.get("id")):
+            key = (stream, answer.fields.get(ID))
             content = [] if choice.get("index") else list_at(choice, "logprobs", "content")
             first = joined.get(key, replace(answer, body={**answer.body, "choices": []}))
             content = [*list_at(first.body, "choices", 0, "logprobs", "content"), *content]
