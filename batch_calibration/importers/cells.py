@@ -46,7 +46,9 @@ class Texts(Sequence[str]):
 
     def __getitem__(self, row: Any) -> Any:
         cell = self.cells[row]
-        return cell if isinstance(self.cells, list) else cell.as_py()
+        if isinstance(self.cells, list):
+            return cell
+        return cell.to_pylist() if isinstance(row, slice) else cell.as_py()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)
@@ -72,20 +74,6 @@ class Texts(Sequence[str]):
 
 
 NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
-DERIVED = (
-    "norm normalized normalised mean avg average sum total cumulative max min best std var per "
-    "uncond token tokens char chars byte bytes len length diff difference gap margin entropy "
-    "perplexity ppl rank id ids"
-)
-"""Words in names of numbers that are made of other scores."""
-SCORE_WORDS = (
-    "p prob probs proba probability probabilities log logp logprob logprobs lp ll loglik "
-    "likelihood loglikelihood logit logits score scores nll"
-)
-COUNTS = "tokens cost usage latency time seconds price"
-"""Words in names of what an answer cost."""
-MEASURES = "confidence duration elapsed loss ms nll runtime sec temperature timestamp weight"
-"""Words in names of columns of real numbers that, like `DERIVED` and `COUNTS`, may be no scores."""
 
 
 def words_of(name: str) -> list[str]:
@@ -96,47 +84,6 @@ def words_of(name: str) -> list[str]:
     """
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     return re.findall(r"[^\W\d_]+|\d+", apart.lower())
-
-
-def derived_names(names: Sequence[str]) -> dict[str, str]:
-    """Names of numbers that are made of others of `names`, or of all, and the reason.
-
-    >>> list(derived_names(["logprob_yes", "logprob_no", "logprob_yes_norm", "mean_logprob"]))
-    ['logprob_yes_norm', 'mean_logprob']
-    """
-    plain = [words_of(name) for name in names]
-    derived = {}
-    for name, words in zip(names, plain, strict=True):
-        rest = [word for word in words if word not in DERIVED.split()]
-        is_made = len(rest) < len(words) and bool(rest)
-        if is_made and (rest in plain or set(rest) <= set(SCORE_WORDS.split())):
-            derived[name] = "is left out: its name suggests that it is derived from other scores"
-        elif set(COUNTS.split()) & set(words) and len(words) > 1:
-            derived[name] = "is left out: its name suggests a count or a cost"
-    return derived
-
-
-def note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
-    """A note on columns taken as labels whose names or numbers are unlike scores."""
-    doubtful, measures = [], {*MEASURES.split(), *DERIVED.split(), *COUNTS.split()}
-    highest = {name: float(np.nanmax(numbers)) for name, numbers in real.items()}
-    second, first = sorted(highest.values())[-2:]
-    for name, numbers in real.items():
-        parts_of_name = re.split(r"[^a-z]+", name.lower())
-        # Log-probabilities are not above 0, and those of a label are seldom all the same.
-        highest_beside = second if highest[name] == first else first
-        is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
-        is_constant = min(len(real), len(numbers)) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
-        if is_positive or is_constant or not measures.isdisjoint(parts_of_name):
-            doubtful.append(name)
-    if not doubtful or len(doubtful) == len(real):  # names of one kind tell nothing apart
-        return []
-    likely = [name for name in real if name not in doubtful]
-    return [
-        f"These columns are read as scores: {', '.join(map(repr, real))}. "
-        f"{', '.join(map(repr, doubtful))} may not belong to a label; name the labels' columns: "
-        f"{spell('labels', tuple(likely if len(likely) > 1 else real))}."
-    ]
 
 
 def bare_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -285,6 +232,17 @@ def are_whole(numbers: np.ndarray) -> bool:
     """
     finite = numbers[np.isfinite(numbers)]
     return bool(len(finite) and (finite % 1 == 0).all() and (finite >= -1).all())
+
+
+def are_counts(cells: Sequence[object]) -> bool:
+    """Checks whether the numbers of a dict are counts, perhaps with one other number (a cost).
+
+    >>> are_counts([12, 3, 0.002]), are_counts([0.0, 1.0]), are_counts([-1.5, -2.0])
+    (True, False, False)
+    """
+    numbers, _ = numbers_of(list(cells))
+    is_count = (numbers % 1 == 0) & (numbers >= 0)
+    return bool(is_count.sum() >= max(1, len(numbers) - 1) and np.nanmax(numbers) > 1)
 
 
 def choose_labels(

@@ -25,6 +25,7 @@ from batch_calibration.importers.gold import (
 )
 from batch_calibration.importers.nested import or_nested
 from batch_calibration.importers.score_columns import (
+    choose_real,
     column_sets,
     is_real,
     label_columns,
@@ -77,8 +78,8 @@ def from_columns(
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
     score_names: Names = ()
+    gold_texts = gold_column(columns, reading)
     if vector_name is None:
-        gold_texts = gold_column(columns, reading)
         names, notes, sums = label_columns(where, candidates, reading, gold_texts)
         candidates |= sums
         scores = [_score_column(where, name, candidates[name]) for name in names]
@@ -94,6 +95,13 @@ def from_columns(
         if reading.labels == score_names:  # the column itself, and no label
             reading = replace(reading, labels=())
         vectors = read_vectors(where, candidates, vector_name, reading, label_names)
+        if vectors.source in ("", vector_name) and vectors.lists and not reading.labels:
+            real = dict(zip(vectors.names, vectors.scores.T, strict=True))
+            names, notes, sums = choose_real(where, real, reading, gold_texts)
+            if sums:
+                scores = [sums.get(name, real[name]) for name in names]
+                vectors = Vectors(names, np.stack(scores, axis=1))
+            vectors = vectors._replace(notes=notes)
     vectors = vectors._replace(notes=(*vectors.notes, *gold_notes))
     imported = label_rows(where, vectors, columns, reading, score_names)
     return replace(imported, about={"task": reading.task or task})
@@ -269,10 +277,10 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
 
 def _is_of_counts(column: Column) -> bool:
     """True for lists of whole numbers, such as ids of tokens, and dicts of counts and costs."""
-    first = first_cell(column)
-    if isinstance(first, dict):
-        return bool(first) and len(cells.derived_names(list(map(str, first)))) >= len(first) - 1
-    return cells.are_whole(cells.numbers_of(list(chain.from_iterable(map(scores_of, column))))[0])
+    members = [scores_of(cell) for cell in column]
+    if isinstance(first_cell(column), dict):  # A cost may stand next to whole numbers.
+        return all(map(cells.are_counts, filter(None, members)))
+    return cells.are_whole(cells.numbers_of(list(chain.from_iterable(members)))[0])
 
 
 def _score_column(where: str, name: str, column: Column) -> np.ndarray:

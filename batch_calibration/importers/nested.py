@@ -133,10 +133,9 @@ def _answers_by_path(nested: Mapping[str, list[object]], reading: Reading) -> di
 
 
 def _are_counts(answers: Answers) -> bool:
-    """Checks whether the names of candidates are those of counts and costs."""
-    answer = next(filter(None, answers))
-    names = _texts(answer)
-    return bool(names) and len(cells.derived_names(names)) >= max(1, len(names) - 1)
+    """Checks whether the numbers of candidates are counts, perhaps with a cost."""
+    lists = chain.from_iterable(answer.lists for answer in answers if answer)
+    return all(cells.are_counts([number for _, number in pairs]) for pairs in lists)
 
 
 def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -> str:

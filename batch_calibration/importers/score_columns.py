@@ -66,12 +66,23 @@ def label_columns(
         remedy = " ".join([f"name them with {name}.", *notes]).removesuffix(".")
         raise InputError.at(where, expected, got, remedy)
     _refuse_ranks(where, real, candidates)
-    sums, more_notes = _sum_spellings(real, gold)
+    names, more_notes, sums = choose_real(where, real, reading, gold)
+    return names, (*notes, *more_notes), sums
+
+
+def choose_real(
+    where: str, real: Numbers, reading: Reading, gold: Sequence[str]
+) -> tuple[Names, Names, Numbers]:
+    """Returns the columns of numbers that hold labels' scores, notes, and sums of spellings.
+
+    Raises:
+        InputError: columns that may belong to no label.
+    """
+    sums, notes = _sum_spellings(real, gold)
     if sums:
         spelled = {fold(name) for name in sums}
         real = {name: real[name] for name in real if fold(name) not in spelled or name in sums}
         real |= sums
-    notes += more_notes
     options = _possible_labels(real, gold, reading)
     if options and options != [tuple(real)]:
         _ask_for_labels(where, real, [*options, tuple(real)], gold)

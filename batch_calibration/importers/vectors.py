@@ -86,21 +86,11 @@ def read_vectors(
     """
     at = f"{where}, column {vector_name!r}"
     column = list(map(_plain, candidates[vector_name]))
-    first, left_out = first_cell(column), dict[str, str]()
-    if isinstance(first, dict) and not reading.labels:
-        left_out = cells.derived_names(list(map(str, first)))
-        for row, cell in enumerate(column):
-            if isinstance(cell, dict):
-                column[row] = {key: cell[key] for key in cell if str(key) not in left_out}
     keys, rows = _read_cells(at, column)
     if isinstance(first_cell(column), dict):
         # Of a list of {"label": ..., "score": ...} the order may say which is the likeliest.
         is_list = not isinstance(first_cell(candidates[vector_name]), dict)
-        said = [f"The key {name!r} of {vector_name!r} {why}." for name, why in left_out.items()]
-        vectors = _by_name(at, keys, rows, vector_name if is_list else "")
-        if len(vectors.names) > 1:
-            said += cells.note_measures(dict(zip(vectors.names, vectors.scores.T, strict=True)))
-        return vectors._replace(notes=tuple(said))
+        return _by_name(at, keys, rows, vector_name if is_list else "")
     source, lists = _find_lists(where, candidates, vector_name, rows)
     if source and are_labels(lists, rows):
         at = f"{where}, column {source!r}"
