@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batch_calibration.errors import InputError, spell
-from batch_calibration.files.rows import first_repeated
+from batch_calibration.files.rows import arrow_numbers, first_repeated
 from batch_calibration.responses.top_k import SPACES
 
 Column = Sequence[object] | np.ndarray
@@ -64,7 +64,7 @@ class Texts(Sequence[str]):
         # Most columns of numbers are read as a whole, without a look at each cell.
         try:
             if not isinstance(self.cells, list):
-                return self.cells.cast("float64").to_numpy(), []
+                return arrow_numbers(self.cells.cast("float64")), []
             text = "".join(self.cells)
             if text.isascii() and "_" not in text:
                 return np.fromiter(map(float, self.cells), np.float64, len(self.cells)), []
@@ -140,6 +140,15 @@ def text_of(cell: object) -> str:
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
         return str(int(cell))  # pandas makes floats of integers beside a missing one
     return str(cell).strip()
+
+
+def texts_of(column: Column) -> list[str]:
+    """Returns the cells of a column as texts, by `text_of`."""
+    cells = column.texts if isinstance(column, Texts) else column
+    try:
+        return list(map(str.strip, cells))  # as most columns come
+    except TypeError:
+        return list(map(text_of, cells))
 
 
 def numbers_of(column: Column) -> tuple[np.ndarray, list[int]]:

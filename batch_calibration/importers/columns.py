@@ -83,7 +83,7 @@ def from_columns(
         names, notes, sums = label_columns(where, candidates, reading, gold_texts)
         candidates |= sums
         scores = [_score_column(where, name, candidates[name]) for name in names]
-        short = named if full_names else _short_names(names, columns, reading)
+        short = named if full_names else _short_names(names, gold_texts)
         vectors = Vectors(short, np.stack(scores, axis=1), notes=notes)
         if short != names:
             score_names = names
@@ -112,9 +112,9 @@ def gold_column(columns: Columns, reading: Reading) -> list[str]:
     if not reading.gold:
         return []
     column = columns[reading.gold]
-    names = reading.gold_names or getattr(column, "names", ())
+    names, texts = reading.gold_names or getattr(column, "names", ()), cells.texts_of(column)
     name_of = {str(i): name for i, name in enumerate(names)}
-    return [name_of.get(text, text) for text in map(cells.text_of, column)]
+    return [name_of.get(text, text) for text in texts] if names else texts
 
 
 def _full_names(columns: Columns, reading: Reading) -> Names:
@@ -125,10 +125,9 @@ def _full_names(columns: Columns, reading: Reading) -> Names:
     return sets[0] if len(sets) == 1 else ()
 
 
-def _short_names(names: Names, columns: Columns, reading: Reading) -> Names:
+def _short_names(names: Names, gold: Sequence[str]) -> Names:
     """Returns the names without their shared parts, if the right labels have these names."""
-    texts = set(gold_column(columns, reading)) - {"", "-1"}
-    short = cells.short_names(names)
+    texts, short = set(gold) - {"", "-1"}, cells.short_names(names)
     is_needed = not texts <= set(names) and texts <= set(short)
     return short if is_needed and not all(map(str.isdecimal, texts)) else names
 
@@ -184,19 +183,19 @@ def label_rows(
     names_in_use = {*read_names, *vectors.names, reading.gold, reading.ids}
     for name, column in columns.items():
         if name in reading.by or (name.lower() in CONTEXT_NAMES and name not in names_in_use):
-            told_apart[name] = list(map(cells.text_of, column))
+            told_apart[name] = cells.texts_of(column)
     if not reading.by and not told_apart:
         texts = {}
         for name, column in columns.items():
             if name not in {*read_names, *vectors.names, reading.gold}:
-                texts[name] = list(map(cells.text_of, column))
+                texts[name] = cells.texts_of(column)
         refuse_repeated_ids(where, texts)
     return Imported(
         where,
         vectors.scores[:, indices],
         chosen,
         labels=gold,
-        row_ids=tuple(map(cells.text_of, columns[reading.ids])) if reading.ids else None,
+        row_ids=tuple(cells.texts_of(columns[reading.ids])) if reading.ids else None,
         columns=told_apart,
         notes=notes,
         score_names=read_names,

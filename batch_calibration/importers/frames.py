@@ -11,7 +11,12 @@ import numpy as np
 from batch_calibration.arrays.numbers import read_numbers
 from batch_calibration.errors import InputError, answering
 from batch_calibration.files import list_at, object_at, parse_json, value_at
-from batch_calibration.files.rows import arrow_errors, need_pyarrow, refuse_repeated_columns
+from batch_calibration.files.rows import (
+    arrow_errors,
+    arrow_numbers,
+    need_pyarrow,
+    refuse_repeated_columns,
+)
 from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column
@@ -90,7 +95,7 @@ def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
         at = f"{where}, column {name!r}"
         # Such as a date that Python's dates do not reach.
         with answering(ValueError, at, "readable cells", "write the file again"):
-            columns[name] = np.asarray(column.to_numpy()) if is_number else column.to_pylist()
+            columns[name] = arrow_numbers(column) if is_number else column.to_pylist()
         if name in classes:
             columns[name] = ClassIndices(column.to_pylist(), classes[name])
     return columns

@@ -1,6 +1,7 @@
 """Right labels of a table's rows: their column, its names or indices, their fit, and refusals."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from batch_calibration.importers.cells import (
     Column,
     Columns,
     short_names,
-    text_of,
+    texts_of,
 )
 from batch_calibration.importers.gold_fit import LEAST_SHARE, WORDS_SHARE, fit_gold
 from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors, first_cell
@@ -56,7 +57,7 @@ def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[st
     known = set(map(str.casefold, label_names.union(plain_names(label_names))))
     for name, column in columns.items():
         if name.lower() in GOLD and name in label_names:
-            texts = {text_of(cell).casefold() for cell in column} - {""}
+            texts = set(map(str.casefold, set(texts_of(column)))) - {""}
             if texts and texts <= known:
                 gold_names.append(name)
     if len(gold_names) != 1:
@@ -76,7 +77,7 @@ def gold_of_rows(
             the row's own list or in another one; a text that is one choice and the index of
             another; a cell that names no label.
     """
-    gold_cells, k = list(map(text_of, column)), len(names)
+    gold_cells, k = texts_of(column), len(names)
     if all(map(NUMBERED.fullmatch, names)):  # an index is that of the name
         gold_cells = [f"LABEL_{cell}" if cell.isdecimal() else cell for cell in gold_cells]
     is_own = vectors.source.lower() in OWN_LISTS
@@ -142,7 +143,7 @@ def name_indices(
     >>> name_indices([1, 0], ("True", "False"))
     (['True', 'False'], ("0 is read as 'False', 1 is read as 'True'.",))
     """
-    plain, texts, notes = plain_labels(names), list(map(text_of, column)), Names()
+    plain, texts, notes = plain_labels(names), texts_of(column), Names()
     known = {*map(fold, names), *map(fold, plain)}
     for name in gold_names:
         if fold(name) not in known:
@@ -233,8 +234,10 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
     >>> gold_indices("f", ["yes", "", "no"], ("no", "yes")).tolist()
     [1, -1, 0]
     """
-    own = set(names)
-    cells = [cell if cell in own else WHOLE.sub(r"\1", cell) for cell in map(text_of, column)]
+    own, texts = set(names), texts_of(column)
+    counts = Counter(texts)
+    cell_of = {text: text if text in own else WHOLE.sub(r"\1", text) for text in counts}
+    cells = set(cell_of.values())
     label_of = {"": -1, "-1": -1}
     # A column logit_A is of the label A, logit_1 may be of either.
     for known in (plain_labels(names), names):
@@ -253,15 +256,16 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
             columns = ", ".join(map(repr, names[:MAX_LISTED]))
             got = f"{shown(sorted(bare))} for the columns {columns}"
             raise InputError.at(where, expected, got, "write each column's full name")
-    if not set(cells) <= label_of.keys() and not all(map(str.isdecimal, names)):
-        refuse_counted_from_one(where, set(cells), k)
-        if set(cells) - {""} == ({"-1", "1"} if k == 2 else {*map(str, range(-1, k - 1))}):
+    if not cells <= label_of.keys() and not all(map(str.isdecimal, names)):
+        refuse_counted_from_one(where, cells, k)
+        if cells - {""} == ({"-1", "1"} if k == 2 else {*map(str, range(-1, k - 1))}):
             got = f"-1 to {max(1, k - 2)}, where -1 may mean a label or an unknown label"
             remedy = "write the labels' names, or leave cells empty if the label is unknown"
             raise InputError.at(where, f"indices of the labels from 0 to {k - 1}", got, remedy)
         # Some are neither: what most of them are decides, and the first of the others is refused.
         indices = {str(i): i for i in range(-1, len(names))}
-        if sum(cell in indices for cell in cells) > sum(cell in names for cell in cells):
+        count_in = [sum(counts[t] for t, c in cell_of.items() if c in of) for of in (indices, own)]
+        if count_in[0] > count_in[1]:
             label_of = {"": -1, **indices}
     # Yes is yes, unless another label is YES.
     by_small_letters = {fold(name): label for name, label in label_of.items()}
@@ -269,7 +273,11 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         for cell in bare - label_of.keys():
             if fold(cell) in by_small_letters:
                 label_of[cell] = by_small_letters[fold(cell)]
-    return look_up_gold(where, cells, names, [label_of] * len(cells))
+    if cells <= label_of.keys():  # as most columns come: no look at each cell
+        label_of_text = {text: label_of[cell] for text, cell in cell_of.items()}
+        return np.fromiter(map(label_of_text.__getitem__, texts), np.int32, len(texts))
+    in_order = [cell_of[text] for text in texts]
+    return look_up_gold(where, in_order, names, [label_of] * len(texts))
 
 
 def look_up_gold(

@@ -254,13 +254,15 @@ def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:
     columns = {name: column[:MAX_ROWS_LOOKED_AT] for name, column in columns.items()}
     texts = {name: set(map(cells.text_of, column)) - {""} for name, column in columns.items()}
     labels = set(map(str.casefold, reading.labels or texts.get(reading.gold, ())))
-    answers = []
+    answers = list[str]()
     for name, column in columns.items():
         numbers, _ = cells.numbers_of(column)
         if is_vector(column) or (numbers[np.isfinite(numbers)] % 1).any():
             return
         are_labels = len(texts[name]) > 1 and set(map(str.casefold, texts[name])) <= labels
-        if name == "stop_reason" or (name not in used and are_labels):
+        if name not in used and are_labels:
+            answers.insert(0, name)
+        elif name == "stop_reason":
             answers.append(name)
     if answers:
         got = f"answers without numbers, in {answers[0]!r}"

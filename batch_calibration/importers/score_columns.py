@@ -332,7 +332,7 @@ def pivot_choices(columns: Columns, reading: Reading) -> tuple[Columns, Reading,
     real = [name for name, column in columns.items() if name not in named and is_real(column)]
     if len(real) != 1:
         return columns, reading, []
-    texts = {name: list(map(cells.text_of, column)) for name, column in columns.items()}
+    texts = {name: cells.texts_of(column) for name, column in columns.items()}
     numbers, bad_rows = cells.numbers_of(columns[real[0]])
     for ids, choices in permutations([name for name in texts if name not in {*named, *real}], 2):
         labels, rows = tuple(dict.fromkeys(texts[choices])), dict.fromkeys(texts[ids])
