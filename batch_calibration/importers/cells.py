@@ -4,13 +4,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from string import ascii_uppercase
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files.rows import arrow_numbers, first_repeated
 from batch_calibration.responses.top_k import SPACES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Column = Sequence[object] | np.ndarray
 """One value a row: a number, a text, None; or a list or dict of the scores of a row."""
@@ -37,14 +40,14 @@ class Texts(Sequence[str]):
         commas_are_decimal: True if another column of the file has decimal commas.
     """
 
-    def __init__(self, cells: Any) -> None:
+    def __init__(self, cells: "list[str] | pa.ChunkedArray") -> None:
         self.cells = cells
         self.commas_are_decimal = False
 
     def __len__(self) -> int:
         return len(self.cells)
 
-    def __getitem__(self, row: Any) -> Any:
+    def __getitem__(self, row):  # type: ignore[no-untyped-def]
         cell = self.cells[row]
         if isinstance(self.cells, list):
             return cell

@@ -264,8 +264,8 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
             raise InputError.at(where, f"indices of the labels from 0 to {k - 1}", got, remedy)
         # Some are neither: what most of them are decides, and the first of the others is refused.
         indices = {str(i): i for i in range(-1, len(names))}
-        count_in = [sum(counts[t] for t, c in cell_of.items() if c in of) for of in (indices, own)]
-        if count_in[0] > count_in[1]:
+        count_indices = sum(counts[text] for text, cell in cell_of.items() if cell in indices)
+        if count_indices > sum(counts[text] for text, cell in cell_of.items() if cell in own):
             label_of = {"": -1, **indices}
     # Yes is yes, unless another label is YES.
     by_small_letters = {fold(name): label for name, label in label_of.items()}

@@ -135,7 +135,7 @@ def _answers_by_path(nested: Mapping[str, list[object]], reading: Reading) -> di
 def _are_counts(answers: Answers) -> bool:
     """Checks whether the numbers of candidates are counts, perhaps with a cost."""
     lists = chain.from_iterable(answer.lists for answer in answers if answer)
-    return all(cells.are_counts([number for _, number in pairs]) for pairs in lists)
+    return all(cells.are_counts(list(dict(pairs).values())) for pairs in lists)
 
 
 def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -> str:

@@ -320,7 +320,7 @@ def test_a_file_of_scores_far_below_0_keeps_its_differences_with_a_note(tmp_path
     (table,) = read(tmp_path / "t.csv")
     test = table.blocks["test"]
     np.testing.assert_allclose(from_top(test.log_probs), from_top(rows), atol=1e-6)
-    assert "60 of 60 rows lie so far from 0" in test.spec["notes"][0]
+    assert "60 of 60 rows lie so far from 0" in test.spec["notes"][-1]
 
 
 GOLD = PROBS.argmax(axis=1)
