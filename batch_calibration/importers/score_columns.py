@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, permutations
+from itertools import combinations, compress, permutations
 
 import numpy as np
 
@@ -230,18 +230,18 @@ def _possible_labels(real: Numbers, gold: Sequence[str], reading: Reading) -> li
         return [names]  # Only all columns together are a distribution.
     sets = column_sets(real, sorted(texts)) if len(texts) > 1 else []
     if sets:
-        return [tuple(name for name in real if name in columns) for columns in sets]
+        return [tuple(filter(columns.__contains__, real)) for columns in sets]
     bases = _columns_with_additions(real)
     if bases:
         return [bases]
     is_negative = np.nanmax(rows, axis=0) <= 0
-    low = tuple(name for name, is_low in zip(names, is_negative, strict=True) if is_low)
+    low = tuple(compress(names, is_negative))
     if len(low) > 1 and reading.from_probs is not False and len(low) < len(names):
         masses = np.nansum(np.exp(rows[:, is_negative]), axis=1)
         if masses.max() <= 1 + SUM_ERROR:  # They are log-probabilities, the others are not.
             return [low]
     if without.any() and len(rows) >= MIN_ROWS:
-        return [tuple(name for name, is_extra in zip(names, without, strict=True) if not is_extra)]
+        return [tuple(compress(names, ~without))]
     are_indices = len(texts) > 1 and all(map(str.isdecimal, texts))
     if are_indices and max(map(int, texts)) < len(names) - 1:
         return [names[: max(map(int, texts)) + 1]]  # no row has the index of the last
