@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, compress, permutations
+from itertools import combinations, compress, permutations, product
 
 import numpy as np
 
@@ -334,22 +334,23 @@ def pivot_choices(columns: Columns, reading: Reading) -> tuple[Columns, Reading,
         return columns, reading, []
     texts = {name: cells.texts_of(column) for name, column in columns.items()}
     numbers, bad_rows = cells.numbers_of(columns[real[0]])
-    for ids, choices in permutations([name for name in texts if name not in {*named, *real}], 2):
-        labels, rows = tuple(dict.fromkeys(texts[choices])), dict.fromkeys(texts[ids])
-        places = list(zip(texts[ids], texts[choices], strict=True))
-        is_grid = len(labels) * len(rows) == len(set(places)) == len(numbers)
-        if bad_rows or not is_grid or min(len(labels), len(rows)) < 2:
+    different = {name: tuple(dict.fromkeys(column)) for name, column in texts.items()}
+    others = [name for name in texts if name not in {*named, *real}]
+    for ids, choices in permutations(others if not bad_rows else [], 2):
+        labels, rows = different[choices], different[ids]
+        if len(labels) * len(rows) != len(numbers) or min(len(labels), len(rows)) < 2:
             continue
-        cell_of = dict(zip(places, range(len(numbers)), strict=True))
-        grid = np.array([[cell_of[row, label] for label in labels] for row in rows])  # [ids, k]
+        places = zip(texts[ids], texts[choices], strict=True)
+        row_of = dict(zip(places, range(len(numbers)), strict=True))
+        if len(row_of) < len(numbers):
+            continue  # an id has a choice twice
+        grid = np.reshape([row_of[place] for place in product(rows, labels)], (len(rows), -1))
         scores = numbers[grid]
         pivoted: dict[str, Column] = dict(zip(labels, scores.T, strict=True))
         for name, column in texts.items():
-            of_ids = [column[i] for i in grid[:, 0]]
-            if name not in (choices, *real) and len(
-                set(zip(texts[ids], column, strict=True))
-            ) == len(rows):
-                pivoted.setdefault(name, of_ids)
+            is_of_id = len(set(zip(texts[ids], column, strict=True))) == len(rows)
+            if is_of_id and name not in (choices, *real):
+                pivoted.setdefault(name, [column[i] for i in grid[:, 0]])
         right = texts.get(gold, [])
         flags = list(map(read_flag, right))
         if gold in pivoted:  # equal in all rows of an id
