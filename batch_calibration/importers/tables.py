@@ -294,9 +294,8 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
         return scores, np.ones(n, bool), Gaps(n)
     missing_scores.refuse_greedy(scores, where)
     counts = (~is_absent).sum(axis=1)
-    lacking, single, empty = (
-        int(np.sum(is_few)) for is_few in (is_absent.any(axis=1), counts == 1, counts == 0)
-    )
+    few = np.stack([is_absent.any(axis=1), counts == 1, counts == 0])
+    lacking, single, empty = few.sum(axis=1).tolist()
     gaps = Gaps(n, lacking, single, empty, is_absent.sum(axis=0))
     if reading.missing is None:
         gaps.refuse_single(where)
