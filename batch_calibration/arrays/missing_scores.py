@@ -42,6 +42,9 @@ SENTINEL = -9999.0
 HIGHEST_FILLER, FILLER_GAP, FILLER_TIMES = -11.5, 5.0, 3
 """The highest filler (log 1e-5), its least distance from other scores, in nats, and least count."""
 
+HIGHEST_WHOLE = -20.0
+"""The highest whole number that is a filler without repetition, in nats."""
+
 BOUND = "give the lowest log-probability returned for each row, of any token"
 """The remedy for wrong bounds."""
 
@@ -64,11 +67,14 @@ class Lowest(NamedTuple):
     def filler(self) -> float:
         """The number that a program wrote in place of scores that were not returned, else -inf.
 
-        It is the lowest log-probability, it is repeated exactly, and it is far below all others.
+        It is the lowest log-probability, it is far below all others, and it is repeated exactly, or
+        a whole number such as -100.
         """
         is_far = self.score < 2 * self.next and self.score <= self.next - FILLER_GAP
         is_low = self.score <= HIGHEST_FILLER and self.highest <= 0
-        return self.score if is_far and is_low and self.times >= FILLER_TIMES else -np.inf
+        is_whole = self.score <= HIGHEST_WHOLE and self.score % 1 == 0
+        is_filler = is_far and is_low and (is_whole or self.times >= FILLER_TIMES)
+        return self.score if is_filler else -np.inf
 
 
 def find_lowest(scores: np.ndarray) -> Lowest:

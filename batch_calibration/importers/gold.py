@@ -182,7 +182,8 @@ def check_gold(
     if not order and len(names) > 2 and all(map(str.isdecimal, names)):
         return ()  # grades, of which a model may give one too high
     where = f"{imported.where}, column {reading.gold!r}" if reading.gold else imported.where
-    are_words = bool(order) and not any(map(NO_WORD.fullmatch, order))
+    are_words = not any(map(NO_WORD.fullmatch, order)) or order != _in_order(order)
+    are_words = bool(order) and are_words
     fit = fit_gold(scores, gold, WORDS_SHARE if are_words else LEAST_SHARE)
     if fit.is_wrong:
         others = {name: names[label] for name, label in zip(names, fit.assigned, strict=True)}
@@ -209,6 +210,13 @@ def check_gold(
         remedy = f"pass {other_order} if 1 is {order[0]!r}, or {spell('gold_names', order)} if 0 is"
         raise InputError.at(where, "the names of the right labels", got, remedy, "gold")
     return (f"{note}; pass names, such as {other_order}, if it is another.",)
+
+
+def _in_order(names: Sequence[str]) -> Names:
+    """Returns the names in the order of their letters and numbers: A, B; label 2, label 10."""
+    parts = {name: re.split(r"(\d+)", name) for name in names}
+    keys = {name: [(len(p), p) if p.isdecimal() else (0, p) for p in parts[name]] for name in names}
+    return tuple(sorted(names, key=keys.__getitem__))
 
 
 def _listed(order: Sequence[str]) -> str:
