@@ -27,7 +27,7 @@ from batch_calibration.importers.gold_fit import LEAST_SHARE, WORDS_SHARE, fit_g
 from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors, first_cell
 from batch_calibration.responses.top_k import SPACES
 
-MIN_ROWS_TO_WARN = 10  # rows per label; with more, a first label is not absent by chance
+MIN_ROWS_TO_WARN = 10  # rows per label; with fewer, the first label may be absent by chance
 NO_WORD = re.compile(r"\W*[A-Za-z]?\W*|.*\d.*")
 """Label names such as A, (B) or label 0, which have indices in the order of the columns."""
 AFFIRMATIVE = "yes true positive pos correct right good entailment acceptable"
