@@ -1,4 +1,4 @@
-"""Cells of a table: read as numbers, as texts, and as names of labels."""
+"""Reads cells of a table as numbers, as texts and as names of labels."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Column = Sequence[object] | np.ndarray
-"""One value a row: a number, a text, None; or a list or dict of the scores of a row."""
+"""One value per row: a number, a text, None, or a list or dict with all scores of the row."""
 Columns = Mapping[str, Column]
 EMPTY = ("", "na", "n/a", "nan", "null", "none", "<na>", "#n/a")
-"""Texts for an empty cell; the last one is written by spreadsheets."""
-DASHES = ("-", "--")  # empty cells in columns of numbers, perhaps words in others
+"""Texts that mean an empty cell; spreadsheets write the last one."""
+DASHES = ("-", "--")  # empty cells in columns of numbers; other columns may use them as words
 MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
-"""Other letters for a minus: the mathematical sign, the dash of word processors."""
+"""Replacements of other minus signs: the mathematical sign, the dash of word processors ..."""
 NUMBER_WITH_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.IGNORECASE)
 MAYBE_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
-"""A number with one comma, which may be of thousands: 1,234."""
+"""Numbers with one comma that may separate thousands, such as 1,234."""
 LABEL_NAMES = ("label_names", "labels", "letters", "classes", "choices", "options")
-"""Names under which files keep the names of the labels."""
-WHOLE = re.compile(r"^(-?\d+)\.0+$")  # as pandas writes whole numbers beside an empty cell
-MAX_LISTED = 8  # label names that a sentence lists
+"""Usual names of the lists of label names in files."""
+WHOLE = re.compile(r"^(-?\d+)\.0+$")  # pandas writes 2.0 if another cell is empty
+MAX_LISTED = 8  # label names in a message
 
 
 class Texts(Sequence[str]):
-    """The cells of a column in a text file, which writes numbers as texts.
+    """The cells of a column of a text file, which stores numbers as texts.
 
     Attributes:
-        cells: a list of texts, or a column of texts that pyarrow read.
+        cells: A list of texts, or a column of texts that pyarrow read.
         commas_are_decimal: True if another column of the file has decimal commas.
     """
 
@@ -58,13 +58,13 @@ class Texts(Sequence[str]):
 
     @property
     def texts(self) -> list[str]:
-        """The texts, as a list that is not kept for columns of pyarrow."""
+        """The texts as a list, which is made at each access for columns of pyarrow."""
         return self.cells if isinstance(self.cells, list) else self.cells.to_pylist()
 
     @cached_property
     def numbers(self) -> tuple[np.ndarray, list[int]]:
-        """The result of `numbers_of`, which is called several times."""
-        # Most columns of numbers are read as a whole, without a look at each cell.
+        """The result of `numbers_of`, cached for several calls."""
+        # Most columns hold only plain numbers, so reading a whole column at once is faster.
         try:
             if not isinstance(self.cells, list):
                 return arrow_numbers(self.cells.cast("float64")), []
@@ -76,11 +76,11 @@ class Texts(Sequence[str]):
         return _read_cells(self.texts, commas_are_decimal=self.commas_are_decimal)
 
 
-NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
+NUMBERED = re.compile(r"LABEL_(\d+)")  # default label names of Hugging Face models
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a column's name.
+    """Splits a column's name into lowercase words.
 
     >>> words_of("llama_choiceA_probs")
     ['llama', 'choice', 'a', 'probs']
@@ -90,7 +90,7 @@ def words_of(name: str) -> list[str]:
 
 
 def bare_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names without spaces around them, in each tokenizer's letters, where they stay different.
+    """Removes spaces and tokenizers' space characters around names, if they stay different.
 
     >>> bare_names([" A", "ĠB"])
     ('A', 'B')
@@ -100,7 +100,9 @@ def bare_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names without the beginning and the end that all share, up to a sign, a capital or a number.
+    """Removes the beginning and the end that all names share, if they stay different.
+
+    The end begins with a sign. The beginning ends with a sign, or before a capital or a number.
 
     >>> short_names(["m_choiceA_probs", "m_choiceB_probs"]), short_names(["positive", "possible"])
     (('A', 'B'), ('positive', 'possible'))
@@ -116,7 +118,7 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def shared_beginning(texts: Sequence[str]) -> str:
-    """The first letters that all texts share: the first and the last in sorted order share them."""
+    """Returns the longest common prefix, which is the same for the first and last sorted texts."""
     lowest, highest = min(texts), max(texts)
     pairs = enumerate(zip(lowest, highest, strict=False))
     return lowest[: next((i for i, (a, b) in pairs if a != b), len(lowest))]
@@ -130,18 +132,18 @@ def _is_boundary(names: Sequence[str], place: int) -> bool:
 
 
 def text_of(cell: object) -> str:
-    """A cell as text: nothing for None and NaN, a whole number without a point.
+    """Converts a cell to text: "" for None and NaN, whole numbers without a decimal point.
 
     >>> list(map(text_of, (None, float("nan"), 2.0, " a ")))
     ['', '', '2', 'a']
     """
     if isinstance(cell, str):
         return cell.strip()
-    # NaN is not itself; an array is compared cell by cell.
+    # Only NaN differs from itself; comparing an array would give an array.
     if cell is None or (not isinstance(cell, np.ndarray) and cell != cell):
         return ""
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
-        return str(int(cell))  # pandas makes floats of integers beside a missing one
+        return str(int(cell))  # pandas stores integers as floats if one is missing
     return str(cell).strip()
 
 
@@ -149,15 +151,15 @@ def texts_of(column: Column) -> list[str]:
     """Returns the cells of a column as texts, by `text_of`."""
     cells = column.texts if isinstance(column, Texts) else column
     try:
-        return list(map(str.strip, cells))  # as most columns come
+        return list(map(str.strip, cells))  # faster, for columns of texts only
     except TypeError:
         return list(map(text_of, cells))
 
 
 def numbers_of(column: Column) -> tuple[np.ndarray, list[int]]:
-    """The numbers [n] of a column, NaN where there is none, and the rows that hold no number."""
+    """Returns the numbers [n] of a column, NaN for other cells, and the rows of invalid cells."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiu":
-        return column.astype(np.float64), []  # as most columns come: no cell is looked at
+        return column.astype(np.float64), []  # no cell can be invalid
     return column.numbers if isinstance(column, Texts) else _read_cells(column)
 
 
@@ -178,9 +180,10 @@ def _read_cells(
 
 
 def _have_decimal_commas(column: Iterable[object], *, is_plain: bool = False) -> bool:
-    """True if the commas in a column's numbers are decimal commas, in all of them.
+    """Checks whether all commas in a column of numbers are decimal commas.
 
-    These cells were in quotes, or in a file of another delimiter; 1,234 alone may be thousands.
+    The cells were in quotes, or the file has another delimiter. The comma in 1,234 may separate
+    thousands, so another cell or `is_plain` has to show that it is a decimal comma.
 
     >>> _have_decimal_commas(["-0,35", "-12,5", "-3", ""]), _have_decimal_commas(["1,234", "2,5.1"])
     (True, False)
@@ -195,7 +198,7 @@ def _have_decimal_commas(column: Iterable[object], *, is_plain: bool = False) ->
 
 
 def share_decimal_commas(columns: Iterable[Texts]) -> None:
-    """Read all columns of a file with decimal commas if one column clearly has them."""
+    """Sets `commas_are_decimal` in all columns of a file if one column has decimal commas."""
     texts = [column for column in columns if "," in "".join(column.cells)]
     if any(map(_have_decimal_commas, texts)):
         for column in texts:
@@ -203,7 +206,7 @@ def share_decimal_commas(columns: Iterable[Texts]) -> None:
 
 
 def parse_number(text: str) -> float | None:
-    """The number that a text says, NaN where it is empty, None where it says none.
+    """Converts a text to a number: NaN for an empty text, None for other texts.
 
     >>> parse_number("-0.5"), parse_number("\u22120.5"), parse_number("#N/A"), parse_number("1_0")
     (-0.5, -0.5, nan, None)
@@ -215,7 +218,7 @@ def parse_number(text: str) -> float | None:
         text = text.translate(MINUS_SIGNS)
     if text.lower() in EMPTY:
         return np.nan
-    # Python reads 1_000 and digits of other scripts, which no file of numbers means.
+    # float also reads 1_000 and digits of other scripts; files of numbers hold neither.
     if "_" in text or not text.isascii():
         return None
     try:
@@ -225,7 +228,7 @@ def parse_number(text: str) -> float | None:
 
 
 def number_of(cell: object) -> float | None:
-    """A cell as a number, NaN where it is empty, None where it is no number."""
+    """Converts a cell to a number: NaN for an empty cell, None for other cells."""
     if cell is None:
         return np.nan
     if isinstance(cell, str):
@@ -238,9 +241,9 @@ def number_of(cell: object) -> float | None:
 
 
 def are_whole(numbers: np.ndarray) -> bool:
-    """True if numbers look like codes or counts: whole, and at least -1.
+    """Checks whether numbers look like codes or counts: whole, and at least -1.
 
-    Scores may be whole by chance, but log-probabilities lie below.
+    Log-probabilities may also be whole by chance, but some of them are then below -1.
     """
     finite = numbers[np.isfinite(numbers)]
     return bool(len(finite) and (finite % 1 == 0).all() and (finite >= -1).all())
@@ -260,10 +263,10 @@ def are_counts(cells: Sequence[object]) -> bool:
 def choose_labels(
     where: str, names: Sequence[str], chosen: Sequence[str], *, are_named: bool
 ) -> tuple[tuple[str, ...], list[int]]:
-    """The labels' names, and the columns of their scores.
+    """Returns the names of the chosen labels, and the indices of their columns of scores.
 
-    `chosen` are the user's names: some of `names`, the columns' own, in any order; or new ones for
-    all columns, if the file does not name them (`are_named`).
+    `chosen` are the user's names: some of the columns' own `names` in any order, or new names for
+    all columns if the file does not name them (`are_named` is False).
 
     >>> choose_labels("f", ("A", "B", "C"), ("C", "A"), are_named=True)
     (('C', 'A'), [2, 0])
@@ -289,13 +292,13 @@ def choose_labels(
 
 
 def numbered_names(k: int) -> tuple[str, ...]:
-    """Names of places: A, B, C ..., and numbers where there are more than letters."""
+    """Returns names of positions: A, B, C ..., or choice 1, choice 2 ... if k exceeds 26."""
     is_lettered = k <= len(ascii_uppercase)
     return tuple(ascii_uppercase[:k] if is_lettered else map("choice {}".format, range(1, k + 1)))
 
 
 def note_places(first_name: str) -> str:
-    """A note on labels that are places of lists of other texts in each row."""
+    """Returns the note on choices that differ from row to row, so that a label is a position."""
     return (
         f"The choices differ from row to row: {first_name} is the first choice of each row, and a "
         "bias is a preference for a position. If the prompt does not list the choices, a "
@@ -306,7 +309,7 @@ def note_places(first_name: str) -> str:
 def renumber_labels(
     where: str, gold: np.ndarray, names: Sequence[str], chosen: Sequence[int]
 ) -> np.ndarray:
-    """Indices among all labels as indices among the chosen labels."""
+    """Converts indices of all labels to indices of the chosen labels; refuses other labels."""
     lost = np.flatnonzero(~np.isin(gold, [-1, *chosen]))
     if len(lost):
         row, label = lost[0], names[gold[lost[0]]]
@@ -314,6 +317,6 @@ def renumber_labels(
             f"{where}, row {row} (counted from 0): its right label is {label!r}, which "
             f"{spell('labels')} leaves out; name it too, or drop the row."
         )
-    new_index = np.full(len(names) + 1, -1, np.int32)  # the last is that of -1
+    new_index = np.full(len(names) + 1, -1, np.int32)  # the last item is for -1
     new_index[list(chosen)] = range(len(chosen))
     return np.asarray(new_index[gold])

@@ -1,7 +1,7 @@
 """Columns of a table: scores, right labels, row ids and names of contexts.
 
-The columns of scores are those that the user names, or all columns of real numbers; a column may
-hold all scores of a row. Anything ambiguous is refused, with a request for names.
+The user names the columns of scores; otherwise they are all columns of real numbers. One column
+may hold all scores of a row. Ambiguous columns raise an error that asks for names.
 """
 
 from collections import Counter
@@ -41,23 +41,29 @@ from batch_calibration.importers.vectors import (
 )
 
 SCORE_NAMES = "scores log_probs logprobs log_likelihoods loglikelihoods logits probs probabilities"
-"""Names under which tables keep all scores of a row together."""
+"""Usual names of columns that hold all scores of a row."""
 
 
 @or_nested
 def from_columns(
     where: str, columns: Columns, reading: Reading, task: str, label_names: Names = ()
 ) -> Imported:
-    """The scores in a table of named columns, all of one length.
+    """Reads scores from a table of named columns of equal length.
 
-    The columns of `reading.labels` hold the scores; without these all columns of real numbers do,
-    but for the gold, id and by columns; or one column holds all scores of a row as a list or dict.
-    What is not plain is refused, never guessed. `task` is what to call the task where `reading`
-    does not, `label_names` are the labels' where the table says them elsewhere.
+    The columns in `reading.labels` hold the scores. Without these names, the scores are one column
+    of lists or dicts with all scores of a row, or else all columns of real numbers except the gold,
+    id and context columns. Ambiguous columns raise an error.
+
+    Args:
+        where: The file's name, for messages.
+        columns: Column name -> cells.
+        reading: The user's description of the table.
+        task: The task's name if `reading` has none.
+        label_names: The labels' names if the table lists them outside of its columns.
 
     Raises:
-        InputError: no rows; a column that is named and not there; a cell that is no number; a
-            column of right labels that nobody named; a right label that is none.
+        InputError: The table has no rows or lacks a named column, a cell is not a number, a column
+            looks like right labels but is not named as `gold`, or a right label is unknown.
     """
     if not len(next(iter(columns.values()), ())):
         raise InputError.at(where, "at least one row of scores", "none")
@@ -92,7 +98,7 @@ def from_columns(
             gold_notes.append(note)
     else:
         score_names = (vector_name,)
-        if reading.labels == score_names:  # the column itself, and no label
+        if reading.labels == score_names:  # it names the column, not a label
             reading = replace(reading, labels=())
         vectors = read_vectors(where, candidates, vector_name, reading, label_names)
         if vectors.source in ("", vector_name) and vectors.lists and not reading.labels:
@@ -118,7 +124,7 @@ def gold_column(columns: Columns, reading: Reading) -> list[str]:
 
 
 def _full_names(columns: Columns, reading: Reading) -> Names:
-    """Returns the only columns with the names of the labels in longer names; () without these."""
+    """Returns one column for each label, such as p_yes for yes; () unless exactly one set fits."""
     if len(reading.labels) < 2 or any(label in columns for label in reading.labels):
         return ()
     sets = column_sets(columns, reading.labels)
@@ -126,14 +132,14 @@ def _full_names(columns: Columns, reading: Reading) -> Names:
 
 
 def _short_names(names: Names, gold: Sequence[str]) -> Names:
-    """Returns the names without their shared parts, if the right labels have these names."""
+    """Returns the names without their shared parts, if the right labels use the short names."""
     texts, short = set(gold) - {"", "-1"}, cells.short_names(names)
     is_needed = not texts <= set(names) and texts <= set(short)
     return short if is_needed and not all(map(str.isdecimal, texts)) else names
 
 
 def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, list[str]]:
-    """One column of probabilities p of one of two labels as two columns, p and 1 - p."""
+    """Replaces a column of probabilities p of one of two labels by two columns, p and 1 - p."""
     others = {reading.gold, reading.ids, *reading.by}
     if not reading.from_probs or not reading.gold or reading.labels:
         return columns, reading, []
@@ -157,16 +163,16 @@ def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, l
 def label_rows(
     where: str, vectors: Vectors, columns: Columns, reading: Reading, read_names: Names
 ) -> Imported:
-    """Scores with their labels chosen, and with the columns that say something of the rows.
+    """Selects the scores of the chosen labels, and adds right labels, row ids and contexts.
 
-    `columns` are the right labels, ids and names of contexts among others; `read_names` are those
-    that hold scores, where they are not called as the labels.
+    `columns` holds the right labels, ids and names of contexts, among other columns. `read_names`
+    are the columns of scores, if their names differ from the labels.
     """
     own, gold, notes, order = vectors.names, None, vectors.notes, Names()
     chosen, indices = cells.choose_labels(where, own, reading.labels, are_named=vectors.are_named)
     if reading.gold:
         at = f"{where}, column {reading.gold!r}"
-        # New names of places stand for all of them.
+        # New names replace the names of all columns of scores.
         names = own if set(chosen) <= set(own) else chosen
         right, read_as = name_indices(columns[reading.gold], names, reading.gold_names)
         order = () if vectors.lists else index_order(set(right), names)
@@ -206,8 +212,8 @@ def label_rows(
 def refuse_repeated_ids(where: str, columns: Mapping[str, Sequence[str]]) -> None:
     """Raises an error if each value of a column occurs once under each value of another column.
 
-    The first column then holds ids, and the other one a prompt, a seed or a run with a bias of its
-    own. Several columns may differ between the rows of an id.
+    The first column then holds ids. The other one names a prompt, a seed or a run, and each of
+    these has its own bias. Several columns may differ between the rows of an id.
 
     >>> refuse_repeated_ids("f.csv", {"id": [*"abcabc"], "seed": [*"000111"]})
     Traceback (most recent call last):
@@ -224,7 +230,7 @@ def refuse_repeated_ids(where: str, columns: Mapping[str, Sequence[str]]) -> Non
         rows = len(columns[ids])
         apart = [n for n in apart if len(counts[n]) == repeats and pairs_of[n] == rows][:1] or apart
         settings = list(zip(*(columns[name] for name in apart), strict=True))
-        pairs = set(zip(columns[ids], settings, strict=False))  # no setting without such a column
+        pairs = set(zip(columns[ids], settings, strict=False))  # `settings` may be empty
         if len(set(settings)) == repeats and len(pairs) == rows:
             remedy = f"pass {spell('by', tuple(apart))}, which makes each a context, or leave "
             remedy += f"{', '.join(map(repr, apart))} out if the rows have one prompt"
@@ -233,7 +239,7 @@ def refuse_repeated_ids(where: str, columns: Mapping[str, Sequence[str]]) -> Non
 
 
 def columns_of_labels(where: str, columns: Columns, reading: Reading) -> tuple[Names, Names]:
-    """Returns the columns with one label's scores each, and notes on them; see `from_columns`."""
+    """Returns the columns that hold one label each, and notes on them; see `from_columns`."""
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
     if vector_name is not None:
@@ -249,7 +255,7 @@ def columns_of_labels(where: str, columns: Columns, reading: Reading) -> tuple[N
 
 
 def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None:
-    """The column that holds all scores of a row, None where each label has one of its own."""
+    """Returns the name of the column that holds all scores of a row, or None without one."""
     vectors = []
     for name, column in candidates.items():
         is_usual = name.lower() in SCORE_NAMES.split()
@@ -259,11 +265,11 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
     lacking = [name for name in labels if name not in candidates]
     if labels and not lacking:
         return labels[0] if len(labels) == 1 and labels[0] in vectors else None
-    # Names of no column may be those of the labels in a vector: all of them, or none.
+    # `labels` may name the labels in a vector; then no label is the name of a column.
     if lacking and (len(lacking) < len(labels) or not vectors):
         raise InputError.unknown("column", lacking[0], candidates, where=where)
     fits = [name for name in vectors if name.lower() in SCORE_NAMES.split()]
-    # Without such a name, columns of real numbers are the scores, and the lists something else.
+    # Columns of real numbers take precedence over lists without a usual name.
     if vectors and not fits and (labels or not any(map(is_real, candidates.values()))):
         fits = vectors
     if len(fits) > 1:
@@ -275,15 +281,15 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
 
 
 def _is_of_counts(column: Column) -> bool:
-    """True for lists of whole numbers, such as ids of tokens, and dicts of counts and costs."""
+    """Checks whether cells are lists of whole numbers, such as token ids, or dicts of counts."""
     members = [scores_of(cell) for cell in column]
-    if isinstance(first_cell(column), dict):  # A cost may stand next to whole numbers.
+    if isinstance(first_cell(column), dict):  # A dict of counts may also hold a cost.
         return all(map(cells.are_counts, filter(None, members)))
     return cells.are_whole(cells.numbers_of(list(chain.from_iterable(members)))[0])
 
 
 def _score_column(where: str, name: str, column: Column) -> np.ndarray:
-    """A column of scores; a cell that is no number is refused."""
+    """Returns the numbers [n] of a column of scores; raises an error for cells of other kinds."""
     numbers, bad_rows = cells.numbers_of(column)
     if bad_rows:
         at = f"{where}, column {name!r}, row {bad_rows[0]} (counted from 0)"
@@ -294,7 +300,7 @@ def _score_column(where: str, name: str, column: Column) -> np.ndarray:
 
 
 def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str, Column]:
-    """The columns that may hold scores: all that are not named as something else."""
+    """Returns the columns that may hold scores, without columns that are named for another use."""
     named = [name for name in (reading.gold, reading.ids, *reading.by) if name]
     for name in named:
         refuse_unknown("column", name, columns, where=where)
@@ -307,7 +313,7 @@ def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str
     candidates = {name: column for name, column in columns.items() if name not in named}
     if reading.labels:
         return candidates
-    # A column of right labels that nobody named would be taken for scores, or lost.
+    # Right labels that are not named as `gold` would be read as scores, or ignored.
     for name, column in candidates.items():
         if name.lower() in GOLD:
             numbers, bad_rows = cells.numbers_of(column)

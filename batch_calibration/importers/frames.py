@@ -1,4 +1,4 @@
-"""Columns of scores, in Parquet and Arrow files and in memory: frames, dicts, arrays, tensors."""
+"""Reads scores from Parquet and Arrow files, and from frames, dicts and arrays in memory."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -30,23 +30,23 @@ from batch_calibration.scores import ScoreTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-WHERE = "scores"  # what sentences call scores in memory
+WHERE = "scores"  # the name of scores in memory, for messages
 ARROW_ENDINGS = (".arrow", ".feather", ".ipc", ".arrows")
-STREAM_START = b"\xff\xff\xff\xff"  # how a stream of Arrow begins, which is no file of it
+STREAM_START = b"\xff\xff\xff\xff"  # start of an Arrow stream, a format without a file header
 
 
 def is_parquet(path: Path, start: bytes) -> bool:
-    """True for a Parquet file."""
+    """Checks whether a file is Parquet."""
     return path.suffix.lower() in (".parquet", ".pq") or start.startswith(b"PAR1")
 
 
 def is_arrow(path: Path, start: bytes) -> bool:
-    """True for Arrow's own format, as a file (Feather) or a stream."""
+    """Checks whether a file has Arrow's own format, as a file (Feather) or as a stream."""
     return path.suffix.lower() in ARROW_ENDINGS or start.startswith(b"ARROW1")
 
 
 def load_parquet(path: Path) -> "pa.Table":
-    """The table of a Parquet file."""
+    """Loads the table of a Parquet file."""
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
@@ -55,7 +55,7 @@ def load_parquet(path: Path) -> "pa.Table":
 
 
 def load_arrow(path: Path) -> "pa.Table":
-    """The table of an Arrow or Feather file."""
+    """Loads the table of an Arrow or Feather file."""
     from pyarrow import feather, ipc
 
     with path.open("rb") as file:
@@ -66,22 +66,22 @@ def load_arrow(path: Path) -> "pa.Table":
 
 
 def read(load: "Callable[[Path], pa.Table]", path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a file of columns."""
+    """Reads the scores of a file of columns; `load` returns its table."""
     return [from_columns(str(path), load_columns(load, path), reading, task=path.stem)]
 
 
 def load_columns(load: "Callable[[Path], pa.Table]", path: Path) -> Mapping[str, Column]:
-    """The columns of a file of Arrow or Parquet."""
+    """Loads the columns of an Arrow or Parquet file."""
     need_pyarrow(str(path))
     with arrow_errors(path):
         table = load(path)
-        # Damaged offsets would be followed out of memory.
+        # Damaged offsets would make pyarrow read beyond its buffers.
         table.validate(full=True)
         return arrow_columns(str(path), table)
 
 
 def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
-    """The columns of an Arrow table; lists become lists, all else numpy arrays."""
+    """Converts the columns of an Arrow table: numbers to numpy arrays, other cells to lists."""
     import pyarrow as pa
 
     refuse_repeated_columns(where, table.column_names)
@@ -93,7 +93,7 @@ def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
             column = column.cast(pa.float64())  # numpy has no decimals
         is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
         at = f"{where}, column {name!r}"
-        # Such as a date that Python's dates do not reach.
+        # A date may lie outside the range of Python's dates.
         with answering(ValueError, at, "readable cells", "write the file again"):
             columns[name] = arrow_numbers(column) if is_number else column.to_pylist()
         if name in classes:
@@ -115,15 +115,15 @@ def names_of_classes(schema: "pa.Schema") -> dict[str, Names]:
 
 
 def tables_of(scores: object, reading: Reading | None = None) -> list[ScoreTable]:
-    """The score tables in an object: of numpy, pandas, polars, pyarrow, torch, or plain Python.
+    """Returns the score tables in an object of numpy, pandas, polars, pyarrow, torch or Python.
 
     Args:
-        scores: an array or tensor [n, k] or [contexts, n, k]; a frame, an Arrow table, a dict of
-            columns or a list of dicts, with columns as in a file.
-        reading: what is said of it.
+        scores: An array or tensor [n, k] or [contexts, n, k]; or a frame, an Arrow table, a dict
+            of columns or a list of dicts, with columns as in a file.
+        reading: The user's description of the scores.
 
     Raises:
-        InputError: it is none of these; what files of columns and arrays are refused for.
+        InputError: The object has another type, or its columns or arrays are not valid scores.
 
     >>> table, = tables_of({"no": [-1.5, -0.2], "yes": [-0.4, -2.0], "gold": ["yes", "no"]},
     ...                    Reading(gold="gold"))
@@ -133,7 +133,7 @@ def tables_of(scores: object, reading: Reading | None = None) -> list[ScoreTable
     reading = reading or Reading()
     columns = columns_of(scores)
     if columns is None:
-        # Anything that is no table has to be an array, or numpy makes one of it.
+        # All other objects have to be arrays, or convertible to arrays by numpy.
         array = np.asarray(read_numbers(scores, WHERE))
         return to_tables(from_arrays(WHERE, {WHERE: array}, reading, task=WHERE), reading)
     lengths = set(map(len, columns.values()))
@@ -143,7 +143,7 @@ def tables_of(scores: object, reading: Reading | None = None) -> list[ScoreTable
 
 
 def columns_of(scores: object) -> dict[str, Column] | None:
-    """The columns of a frame, an Arrow table, a dict or a list of dicts; None of anything else."""
+    """Returns the columns of a frame, an Arrow table, a dict or a list of dicts; otherwise None."""
     if isinstance(scores, Mapping):
         return {str(name): _column(column) for name, column in scores.items()}
     is_list = isinstance(scores, list | tuple) and bool(scores)
@@ -152,7 +152,7 @@ def columns_of(scores: object) -> dict[str, Column] | None:
     names = getattr(scores, "columns", None)
     if isinstance(names, Iterable) and hasattr(scores, "to_dict"):  # pandas and polars
         keys = list(names)
-        # pandas allows one name for two columns, and 1 beside "1".
+        # pandas allows two columns of one name, and both 1 and "1" as names.
         refuse_repeated_columns(WHERE, list(map(str, keys)))
         return {str(key): _column(scores[key]) for key in keys}  # type: ignore[index]
     if hasattr(scores, "__arrow_c_stream__"):
@@ -164,7 +164,7 @@ def columns_of(scores: object) -> dict[str, Column] | None:
 
 
 def rows_to_columns(rows: Sequence[Mapping[str, object]]) -> dict[str, Column]:
-    """Rows of named cells as columns, None where a row lacks a cell."""
+    """Converts rows of named cells to columns, with None for cells that a row lacks."""
     columns: dict[str, Column] = {}
     for name in dict.fromkeys(chain.from_iterable(rows)):
         columns[str(name)] = [row.get(name) for row in rows]
@@ -172,10 +172,10 @@ def rows_to_columns(rows: Sequence[Mapping[str, object]]) -> dict[str, Column]:
 
 
 def _column(column: object) -> Column:
-    """A column's cells: numbers as an array, else a list with None where there is none."""
+    """Converts a column to an array or a list, with NaN or None for missing cells."""
     if hasattr(column, "isna") and hasattr(column, "to_numpy"):  # pandas
         cells = np.asarray(column.to_numpy())
-        if cells.dtype.kind in "fiu":  # NaN where it is absent
+        if cells.dtype.kind in "fiu":  # missing numbers are NaN
             return cells
         is_absent = np.asarray(column.isna())
         return [None if gone else cell for gone, cell in zip(is_absent, cells, strict=True)]

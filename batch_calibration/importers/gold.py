@@ -1,4 +1,4 @@
-"""Right labels of a table's rows: their column, its names or indices, their fit, and refusals."""
+"""Reads right labels: finds their column, maps names and indices to labels, checks their fit."""
 
 import re
 from collections import Counter
@@ -27,15 +27,15 @@ from batch_calibration.importers.gold_fit import LEAST_SHARE, WORDS_SHARE, fit_g
 from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors, first_cell
 from batch_calibration.responses.top_k import SPACES
 
-MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
+MIN_ROWS_TO_WARN = 10  # rows per label; with fewer, the first label may be absent by chance
 NO_WORD = re.compile(r"\W*[A-Za-z]?\W*|.*\d.*")
-"""Names such as A, (B) or label 0, with indices in the order of the columns."""
+"""Label names such as A, (B) or label 0, which have indices in the order of the columns."""
 AFFIRMATIVE = "yes true positive pos correct right good entailment acceptable"
-"""Words that 1 means in many data sets."""
+"""Words for the label 1 in many data sets."""
 
 
 class ClassIndices(list[object]):
-    """A column of indices, with the file's names of 0, 1, ..."""
+    """A column of class indices, with the file's names for 0, 1, ..."""
 
     def __init__(self, cells: Sequence[object], names: Names):
         super().__init__(cells)
@@ -43,10 +43,10 @@ class ClassIndices(list[object]):
 
 
 def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[str]]:
-    """The reading with the column of right labels that nobody named, and a note that says so.
+    """Finds a column of right labels that `reading` does not name, and adds it with a note.
 
-    It has a usual name of right labels and holds only names of other columns, as no scores do. If
-    two columns are like this, none is taken.
+    The column has a usual name of right labels and holds only names of labels, unlike scores. If
+    several columns fit, `reading` stays unchanged.
     """
     if reading.gold or reading.labels:
         return reading, []
@@ -70,18 +70,19 @@ def recognize_gold(columns: Columns, reading: Reading) -> tuple[Reading, list[st
 def gold_of_rows(
     where: str, column: Column, vectors: Vectors, names: Names
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The right labels [n], and notes: names, texts that the row lists, indices, or nothing.
+    """Returns the right labels [n] as indices, -1 if unknown, and notes.
+
+    Each cell is a label's name, a text in the row's list, an index, or empty.
 
     Raises:
-        InputError: an index where rows list the labels in different orders, which may count in
-            the row's own list or in another one; a text that is one choice and the index of
-            another; a cell that names no label.
+        InputError: Rows list labels in different orders, so that an index may refer to several
+            lists; a text is one choice and the index of another; a cell names no label.
     """
     gold_cells, k = texts_of(column), len(names)
-    if all(map(NUMBERED.fullmatch, names)):  # an index is that of the name
+    if all(map(NUMBERED.fullmatch, names)):  # index i is LABEL_i
         gold_cells = [f"LABEL_{cell}" if cell.isdecimal() else cell for cell in gold_cells]
     is_own = vectors.source.lower() in OWN_LISTS
-    # In the model's own order, most probable first, no index of a right label counts.
+    # Indices of right labels do not refer to lists with the most probable label first.
     are_plain = vectors.are_answers or is_own or not (vectors.source and vectors.are_ranked)
     if are_plain and all(names[: len(listed)] == listed for listed in vectors.lists):
         gold = gold_indices(where, gold_cells, names)
@@ -96,7 +97,7 @@ def gold_of_rows(
     for listed in vectors.lists:
         texts, indices = label_of, {str(i): i for i in range(k)} | label_of
         if vectors.are_answers:
-            # A text that appears twice in a row says nothing.
+            # A text that appears twice in a row is ambiguous.
             texts = {text: i for i, text in enumerate(listed) if listed.count(text) == 1}
         else:
             indices = {str(i): label_of[text] for i, text in enumerate(listed)}
@@ -122,21 +123,21 @@ def gold_of_rows(
 
 
 def plain_labels(names: Sequence[str]) -> Names:
-    """Returns the names without words such as "logit", if they stay different and no numbers."""
+    """Returns the names without words such as "logit", unless they become equal or numbers."""
     plain = plain_names(names)
     is_plain = len(set(plain)) == len(plain) and not any(map(str.isdecimal, plain))
     return tuple(plain if is_plain else names)
 
 
 def fold(text: str) -> str:
-    """Returns a text in small letters, with composed accents."""
+    """Returns a text in lowercase, with composed accents."""
     return normalize("NFC", text).casefold()
 
 
 def name_indices(
     column: Column, names: Sequence[str], gold_names: Names = ()
 ) -> tuple[list[str], tuple[str, ...]]:
-    """Returns the cells as texts, and a note; the user or the file may give names of indices.
+    """Returns the cells as texts and a note, with indices replaced by their names, if known.
 
     >>> name_indices([1, 0], ("yes", "no"), ("no", "yes"))
     (['yes', 'no'], ())
@@ -150,7 +151,7 @@ def name_indices(
             raise InputError.unknown("label", name, plain, key="gold_names")
     if not gold_names:
         of_file = getattr(column, "names", ())
-        # Everywhere 0 is false.
+        # By convention, 0 means false.
         of_words = sorted(plain, key=fold) if {*map(fold, plain)} == {"true", "false"} else ()
         gold_names = tuple(of_file if of_file and known >= {*map(fold, of_file)} else of_words)
         if gold_names != plain and index_order(set(texts), names):
@@ -162,7 +163,7 @@ def name_indices(
 
 
 def index_order(texts: Set[str], names: Sequence[str]) -> Names:
-    """Returns the names in the order in which right labels count; () if these are names."""
+    """Returns the names in the order of their indices; () if the right labels are not indices."""
     numbers = {WHOLE.sub(r"\1", text) for text in texts} - {"", "-1"}
     are_indices = numbers and all(map(str.isdecimal, numbers)) and not numbers <= set(names)
     return tuple(names) if are_indices else ()
@@ -171,16 +172,16 @@ def index_order(texts: Set[str], names: Sequence[str]) -> Names:
 def check_gold(
     imported: Imported, scores: np.ndarray, gold: np.ndarray | None, reading: Reading
 ) -> tuple[str, ...]:
-    """Checks right labels against the scores, and returns a note on indices beside words.
+    """Checks right labels against the scores, and returns a note on indices of words.
 
     Raises:
-        InputError: the scores fit other labels far better; 1 may mean either of two words.
+        InputError: The scores fit other labels far better, or 1 may mean either of two words.
     """
     if gold is None or reading.gold_as_is or reading.gold_names:
         return ()
     names, order = plain_labels(imported.label_names), plain_labels(imported.index_names)
     if not order and len(names) > 2 and all(map(str.isdecimal, names)):
-        return ()  # grades, of which a model may give one too high
+        return ()  # a model may give grades that are all one too high
     where = f"{imported.where}, column {reading.gold!r}" if reading.gold else imported.where
     are_words = not any(map(NO_WORD.fullmatch, order)) or order != _in_order(order)
     are_words = bool(order) and are_words
@@ -225,7 +226,7 @@ def _listed(order: Sequence[str]) -> str:
 
 
 def _accuracies(scores: np.ndarray, labels: np.ndarray, gold: np.ndarray | None = None) -> str:
-    """Returns the share of right predictions, of the scores and without each label's mean."""
+    """Formats the accuracy of the scores, and of the scores minus each label's mean."""
     is_known = (labels if gold is None else gold) >= 0
     labels, scores = labels[is_known], scores[is_known]
     plain, corrected = scores.argmax(axis=1), (scores - scores.mean(axis=0)).argmax(axis=1)
@@ -234,10 +235,10 @@ def _accuracies(scores: np.ndarray, labels: np.ndarray, gold: np.ndarray | None 
 
 
 def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray:
-    """The right labels [n] as indices, -1 where unknown: label names, indices, or nothing.
+    """Returns the right labels [n] as indices, -1 if unknown.
 
-    Where every value is a label's name they are names; labels whose names are themselves numbers
-    are never taken by index.
+    Cells are label names, indices, or empty. They are names if each cell is a label's name. If the
+    label names are numbers, no cell is an index.
 
     >>> gold_indices("f", ["yes", "", "no"], ("no", "yes")).tolist()
     [1, -1, 0]
@@ -247,7 +248,7 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
     cell_of = {text: text if text in own else WHOLE.sub(r"\1", text) for text in counts}
     cells = set(cell_of.values())
     label_of = {"": -1, "-1": -1}
-    # A column logit_A is of the label A, logit_1 may be of either.
+    # The column logit_A is the label A, but the 1 of logit_1 may also be an index.
     for known in (plain_labels(names), names):
         label_of |= dict(zip(known, range(len(names)), strict=True))
     bare = {cell.translate(SPACES).strip() for cell in cells} - {"", "-1"}
@@ -257,7 +258,7 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         is_numbered = any(map(str.isdecimal, known)) and known != tuple(names)
         if not is_numbered or not bare or not bare <= set(known):
             continue
-        if not bare <= places.keys():  # logit_1, logit_10: no indices
+        if not bare <= places.keys():  # in logit_1 and logit_10, 10 is too large
             label_of |= {name: i for i, name in enumerate(known)}
         elif any(known[places[cell]] != cell for cell in bare):
             expected = "right labels that are clearly names, or clearly indices from 0"
@@ -270,18 +271,18 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
             got = f"-1 to {max(1, k - 2)}, where -1 may mean a label or an unknown label"
             remedy = "write the labels' names, or leave cells empty if the label is unknown"
             raise InputError.at(where, f"indices of the labels from 0 to {k - 1}", got, remedy)
-        # Some are neither: what most of them are decides, and the first of the others is refused.
+        # Some cells are neither. The more frequent kind is expected, and other cells are refused.
         indices = {str(i): i for i in range(-1, len(names))}
         count_indices = sum(counts[text] for text, cell in cell_of.items() if cell in indices)
         if count_indices > sum(counts[text] for text, cell in cell_of.items() if cell in own):
             label_of = {"": -1, **indices}
-    # Yes is yes, unless another label is YES.
+    # Case is ignored, unless two labels differ only in case.
     by_small_letters = {fold(name): label for name, label in label_of.items()}
     if len(by_small_letters) == len(label_of):
         for cell in bare - label_of.keys():
             if fold(cell) in by_small_letters:
                 label_of[cell] = by_small_letters[fold(cell)]
-    if cells <= label_of.keys():  # as most columns come: no look at each cell
+    if cells <= label_of.keys():  # no cell is refused
         label_of_text = {text: label_of[cell] for text, cell in cell_of.items()}
         return np.fromiter(map(label_of_text.__getitem__, texts), np.int32, len(texts))
     in_order = [cell_of[text] for text in texts]
@@ -291,10 +292,10 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
 def look_up_gold(
     where: str, cells: Sequence[str], names: Sequence[str], labels: Sequence[Mapping[str, int]]
 ) -> np.ndarray:
-    """The right labels [n] of cells, each by its own row's dict of texts and labels."""
+    """Maps each cell to its right label by its row's dict of texts and labels; returns them [n]."""
     gold = []
     for row, (cell, label_of) in enumerate(zip(cells, labels, strict=True)):
-        # With the space before it as tokenizers write it, where that is no label of its own.
+        # A tokenizer's leading space is ignored, unless the text with the space is a label.
         name = cell if cell in label_of else cell.translate(SPACES).strip()
         if name not in label_of:
             listed = ", ".join(map(repr, names[:MAX_LISTED]))
@@ -308,7 +309,7 @@ def look_up_gold(
 
 
 def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
-    """Refuse indices of right labels from 1 to k: each would be read as the next label."""
+    """Raises an error for indices from 1 to k, since each would be read as the next label."""
     if str(k) in cells and cells <= {"", "-1", *map(str, range(1, k + 1))}:
         expected = f"indices of the right labels, counted from 0 to {k - 1}"
         remedy = "subtract 1 from each, or write the labels' names"

@@ -1,7 +1,7 @@
-"""Fit of right labels to scores, which shows labels that are assigned to the wrong columns.
+"""Measures how well right labels fit scores, to find labels assigned to wrong columns.
 
-A strong bias and uneven labels may bring right labels below chance. Therefore each assignment of
-labels to columns is fitted to the labels' shares first, and compared with independent answers.
+A strong bias with uneven labels may cause an accuracy below chance. Therefore each assignment of
+labels to columns is first fitted to the labels' shares, and compared with independent answers.
 """
 
 from typing import NamedTuple
@@ -12,20 +12,20 @@ from scipy.special import log_softmax
 
 MAX_ROWS = 2000
 LEAST_SHARE = 0.2
-"""Share of the labels' entropy that another assignment has to explain, to be far better.
+"""The least share of the labels' entropy that a far better assignment explains.
 
-On real scores, a model that is worse than independent answers has up to 0.15.
+On real scores of models that are worse than independent answers, the share is up to 0.15.
 """
 WORDS_SHARE = 0.05
-"""The same for indices beside words, where the order is a guess."""
-LEAST_NATS = 9.0  # of all rows: independent answers reach exp(9) times the likelihood in 1 of 8,000
+"""The same share for indices of labels that are words, since their order is a guess."""
+LEAST_NATS = 9.0  # over all rows: independent answers reach a likelihood ratio e^9 in 1 of 8,000
 SLOPES = 2.0 ** np.arange(-4, 4)
 MATCHING_STEPS = 30
-MAX_SIZE = 8.0  # of a score without its label's mean, in medians: a floor is no evidence
+MAX_SIZE = 8.0  # of a centered score, in medians: a filler far below is not evidence
 
 
 class Fit(NamedTuple):
-    """The columns [k] that fit the labels, and whether this is another assignment or their own."""
+    """The columns [k] that fit the labels best, and whether the file's own are wrong or right."""
 
     assigned: np.ndarray
     is_wrong: bool = False
@@ -33,10 +33,10 @@ class Fit(NamedTuple):
 
 
 def fit_gold(scores: np.ndarray, gold: np.ndarray, least_share: float = LEAST_SHARE) -> Fit:
-    """Fits two assignments of labels to columns: their own, and the best one of other rows.
+    """Compares two assignments of labels to columns: the file's own, and the best one.
 
-    `scores` are [n, k] and `gold` [n], with -1 for unknown. The gain of an assignment is its
-    log-likelihood in the rows that did not choose it, above the log-likelihood of the shares.
+    `scores` are [n, k] and `gold` [n], with -1 for unknown labels. The gain of an assignment is its
+    held-out log-likelihood, minus the log-likelihood of the labels' shares.
     """
     known = np.flatnonzero(gold >= 0)
     known = known[:: len(known) // MAX_ROWS + 1]
@@ -66,14 +66,14 @@ def fit_gold(scores: np.ndarray, gold: np.ndarray, least_share: float = LEAST_SH
 
 
 def _assign(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Returns the column [k] of each label, with the largest sum of the right labels' scores."""
+    """Returns the columns [k] of the labels that maximize the sum of the right labels' scores."""
     sums = np.eye(scores.shape[1])[gold].T @ scores
     columns: np.ndarray = linear_sum_assignment(sums, maximize=True)[1]
     return columns
 
 
 def _gains(scores: np.ndarray, gold: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Returns the gain [n] of scores over the shares, which their mean softmax is matched to."""
+    """Returns the gain [n] of scores over shares, with their mean softmax matched to the shares."""
     likelihoods, weights = np.exp(scores - scores.max(axis=1, keepdims=True)), shares
     for _ in range(MATCHING_STEPS):
         weights = shares * len(gold) / ((1 / (likelihoods @ weights)) @ likelihoods)

@@ -44,16 +44,16 @@ def label_columns(
     """Finds the columns of `reading.labels`, or else all columns of real numbers.
 
     Args:
-        where: the file, in messages.
-        candidates: the columns without another role.
-        reading: the user's description of the table.
+        where: The file's name, for messages.
+        candidates: The columns without another role.
+        reading: The user's description of the table.
         gold: [n], the right labels as texts, "" if unknown; () without them.
 
     Returns:
         The columns, notes on them, and sums of the columns that spell one label in several ways.
 
     Raises:
-        InputError: fewer than two columns, or columns that may belong to no label.
+        InputError: Fewer than two columns, or columns that may belong to no label.
     """
     if reading.labels:  # A cell without a number is refused later.
         chosen = cells.choose_labels(where, reading.labels, reading.labels, are_named=True)[0]
@@ -76,7 +76,7 @@ def choose_real(
     """Returns the columns of numbers that hold labels' scores, notes, and sums of spellings.
 
     Raises:
-        InputError: columns that may belong to no label.
+        InputError: Some columns may belong to no label.
     """
     sums, notes = _sum_spellings(real, gold)
     if sums:
@@ -93,13 +93,13 @@ def choose_real(
 
 
 def column_sets(names: Iterable[str], labels: Sequence[str]) -> list[Names]:
-    """Finds each set of columns with the names of all labels between one beginning and one end.
+    """Finds each set of columns, one per label, with equal text before and after the labels.
 
     >>> column_sets(["p_no", "p_yes", "yes", "p_yes_norm", "p_no_norm"], ["yes", "no"])
     [('p_yes', 'p_no'), ('p_yes_norm', 'p_no_norm')]
     """
     named = dict.fromkeys(names)
-    # Yes is yes, unless another column is YES.
+    # Case is ignored, unless two columns differ only in case.
     folded = {fold(name): name for name in named}
     if len(folded) < len(named):
         folded = {name: name for name in named}
@@ -133,7 +133,7 @@ def _real_columns(where: str, candidates: Columns) -> tuple[dict[str, np.ndarray
         elif reason:
             notes.append(f"The column {name!r} is left out: {reason}.")
     for name in real:
-        # A column `id` may be Indonesian, beside others of log-probabilities.
+        # The column `id` may hold the scores of a label, such as the language code of Indonesian.
         if ROW_NUMBER.fullmatch(name.lower()) and not _is_like_others(name, real):
             unsure[name] = "holds numbers unlike the other columns and may number the rows"
     if unsure:
@@ -152,7 +152,7 @@ def _kind_of_column(
     """Returns the kind of a column, "real", "unsure" or "", and the reason."""
     count = int(np.sum(~np.isnan(numbers)))
     if is_vector(column):
-        # Lists of whole numbers are ids of tokens and the like.
+        # Lists of whole numbers are, for example, token ids.
         is_of_ids = cells.are_whole(cells.numbers_of(scores_of(first_cell(column)))[0])
         return "", "" if is_of_ids else "it holds several numbers per row, and other columns one"
     if len(bad_rows) > count:  # mostly texts; a single text among numbers is reported as a mistake
@@ -193,12 +193,12 @@ def _is_like_others(name: str, real: Numbers) -> bool:
 
 
 def _sum_spellings(real: Numbers, gold: Sequence[str]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Adds the probabilities of columns that differ in capitals only, such as yes and Yes."""
+    """Adds the probabilities of columns that differ only in case, such as yes and Yes."""
     columns_of: dict[str, list[str]] = {}
     for name in real:
         columns_of.setdefault(fold(name), []).append(name)
     texts = set(gold)
-    if len({fold(text) for text in texts}) < len(texts):  # The right labels differ in capitals.
+    if len({fold(text) for text in texts}) < len(texts):  # The right labels differ in case.
         return {}, []
     sums, notes = dict[str, np.ndarray](), []
     for names in columns_of.values():
@@ -217,7 +217,7 @@ def _sum_spellings(real: Numbers, gold: Sequence[str]) -> tuple[dict[str, np.nda
 
 
 def _possible_labels(real: Numbers, gold: Sequence[str], reading: Reading) -> list[Names]:
-    """Returns the sets of columns that may hold all scores of labels; [] if nothing shows it."""
+    """Returns the sets of columns that may hold all scores of labels; [] without evidence."""
     names, texts = (
         tuple(real),
         sorted({text.translate(SPACES).strip() for text in gold} - {"", "-1"}),
@@ -244,17 +244,17 @@ def _possible_labels(real: Numbers, gold: Sequence[str], reading: Reading) -> li
         return [tuple(compress(names, ~without))]
     are_indices = len(texts) > 1 and all(map(str.isdecimal, texts))
     if are_indices and max(map(int, texts)) < len(names) - 1:
-        return [names[: max(map(int, texts)) + 1]]  # no row has the index of the last
+        return [names[: max(map(int, texts)) + 1]]  # no row has the index of a later column
     return []
 
 
 def _are_one(sums: np.ndarray) -> np.ndarray:
-    """Checks for each column of sums [n, columns] whether most are 1, the sum of probabilities."""
+    """Checks whether each column of sums [n, columns] is mostly 1, the sum of probabilities."""
     return np.asarray((np.abs(sums - 1) <= SUM_ERROR).mean(axis=0) >= MOST_ROWS)
 
 
 def _columns_with_additions(real: Numbers) -> Names:
-    """Finds columns that have a second column with one addition to all names, such as yes_norm."""
+    """Finds columns with a second set of columns that adds the same text, such as yes_norm."""
     bases: dict[tuple[str, str], list[str]] = {}
     for name in real:
         cuts = [0, *(match.start() for match in WORD_ENDS.finditer(name)), len(name)]
@@ -281,7 +281,7 @@ def _ask_for_labels(
 
 
 def _share_right(real: Numbers, names: Names, gold: Sequence[str]) -> str:
-    """Returns the accuracy of columns in parentheses; "" if right labels name none of them."""
+    """Returns the accuracy of columns in parentheses; "" if no right label names a column."""
     label_of = {str(i): i for i in range(len(names))}
     for known in (cells.short_names(names), names):
         label_of |= {fold(name): i for i, name in enumerate(known)}
@@ -294,10 +294,10 @@ def _share_right(real: Numbers, names: Names, gold: Sequence[str]) -> str:
 
 
 def _refuse_ranks(where: str, real: Numbers, candidates: Columns) -> None:
-    """Raises an error for columns score_1, score_2 with label_1, label_2 of labels by row."""
+    """Raises an error for columns score_1, score_2 and label_1, label_2 if labels vary by row."""
     # Found rather than replaced: a pattern with \D* on both sides takes hours for long names.
     ranks = ["".join(re.findall(r"\d+", name)) or name for name in real]
-    if len(set(ranks)) < len(ranks):  # A number in all names is no rank.
+    if len(set(ranks)) < len(ranks):  # A number that names share is not a rank.
         return
     columns_of_stem: dict[str, dict[str, str]] = {}
     for name in candidates.keys() - real.keys():
@@ -319,11 +319,11 @@ def _refuse_ranks(where: str, real: Numbers, candidates: Columns) -> None:
 
 
 def pivot_choices(columns: Columns, reading: Reading) -> tuple[Columns, Reading, list[str]]:
-    """Makes one row of the rows of each id, if a table has a row for each choice of an id.
+    """Merges the rows of each id into one row, if a table has a row for each choice of an id.
 
     One column then holds all scores, and another one the same k texts for each id: the labels. The
-    right labels are among these texts, or flags; without right labels, the probabilities of each id
-    sum to 1.
+    right labels are these texts, or flags. Without right labels, the probabilities of each id have
+    to sum to 1.
     """
     if reading.labels:
         return columns, reading, []

@@ -34,7 +34,7 @@ TABLE_START = f'{{"__metadata__":{{"{KEY}"'.encode()
 """The beginning of the header in files of `ScoreTable.save`."""
 
 
-MIN_ROWS = 10  # rows from which a single label in most of them is refused
+MIN_ROWS = 10  # fewer rows may have the score of only one label by chance
 
 
 class Gaps(NamedTuple):
@@ -70,7 +70,7 @@ class Gaps(NamedTuple):
         return tuple(filter(None, notes))
 
     def rare_labels(self, label_names: Sequence[str], *, is_named: bool = False) -> str:
-        """Returns a note on labels that most rows lack, "" for no rare labels.
+        """Returns a note on labels that most rows lack, "" if no label is rare.
 
         If the user named the labels (`is_named`), only labels that all rows lack count.
 
@@ -176,10 +176,10 @@ def _ask_the_same(imported: Imported, contexts: Iterable[Sequence[int]]) -> bool
 
 
 def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Reading) -> None:
-    """Raises an error if the rows of a context are of several models or tasks.
+    """Raises an error if the rows of a context belong to several models or tasks.
 
-    Each model and each task has its own bias. Columns in `reading.by` are not checked, nor columns
-    of a model or task that `reading` names.
+    Each model and each task has its own bias. Columns in `reading.by` are not checked. A column of
+    models or tasks is not checked if `reading` names the model or the task.
     """
     telling = {}
     for name, cells in columns.items():
@@ -203,12 +203,12 @@ def in_nats(imported: Imported, reading: Reading) -> Imported:
     scores = np.asarray(imported.log_probs, np.float64)
     if reading.missing == "drop":  # Rows with an overflow are dropped, too.
         scores = np.where(np.isposinf(scores), np.nan, scores)
-    # Importers are checked as files are.
+    # The results of importers are checked like files.
     if scores.ndim != 2 or scores.shape[-1] != k:
         raise InputError.at(where, f"{k} scores per row", f"shape {scores.shape}")
     if not len(scores):
         raise InputError.at(where, "at least one row of scores", "none")
-    # Probabilities become nats before missing scores are found: the logarithm of 0 is one.
+    # Probabilities become nats first, since the logarithm of 0 marks a missing score.
     names, blocks = imported.score_names or imported.label_names, {}
     nats = to_nats(scores, where, reading.from_probs, names=names)
     is_of_others = bool((nats > 0).any())
@@ -222,7 +222,7 @@ def in_nats(imported: Imported, reading: Reading) -> Imported:
 
 
 def to_table(imported: Imported, reading: Reading) -> ScoreTable:
-    """Creates the score table of one context; `reading.missing` decides about missing labels.
+    """Creates the score table of one context, with missing labels filled or dropped.
 
     Raises:
         InputError: The scores are on another scale or equal in each row, labels are missing and
@@ -309,7 +309,7 @@ def fill_labels(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.nd
             f"returned scores; pass {spell('missing', 'least')}, which sets it there: a far lower "
             f"number such as -100 would dominate the mean of its label. {rare_labels}".strip()
         )
-    # Just below the lowest returned score: of all tokens if the file has it (bound).
+    # Scores are filled just below the lowest returned score, of all tokens if `bound` is known.
     filled, is_kept = missing_scores.fill_scores(
         scores, reading.missing, imported.bound, below=reading.below, filler=imported.filler
     )

@@ -1,4 +1,4 @@
-"""Files of text: CSV and TSV, JSON Lines and JSON, read whole or row by row."""
+"""Reads scores from text files: CSV, TSV, JSON Lines, JSON and the output of fastText."""
 
 import math
 import re
@@ -25,21 +25,21 @@ from batch_calibration.responses.shapes import candidates_of
 
 
 def is_delimited(path: Path, start: bytes) -> bool:
-    """True for CSV and TSV, by the file's name or first line."""
+    """Checks whether a file is CSV or TSV, by its first line or its name."""
     first = b"".join(start.splitlines()[:1])
-    # No text has a zero byte.
+    # Text has no zero bytes.
     has_cells = b"\0" not in start and any(c.encode() in first for c in DELIMITERS)
     return has_cells or path.suffix.lower() in (".csv", ".tsv")
 
 
 def read_delimited(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a CSV or TSV file in UTF-8; an empty cell is a label that was not returned."""
+    """Reads a CSV or TSV file in UTF-8. An empty cell means that the label was not returned."""
     columns = delimited_columns(path)
     return [from_columns(str(path), columns, reading, task=path.stem)]
 
 
 def delimited_columns(path: Path) -> dict[str, Texts]:
-    """Returns the columns of a CSV or TSV file, which pyarrow reads if it is installed."""
+    """Reads the columns of a CSV or TSV file, with pyarrow if it is installed."""
     rows = delimited_rows(path)
     where, names = next(rows)
     _check_names(where, names)
@@ -54,7 +54,7 @@ def delimited_columns(path: Path) -> dict[str, Texts]:
 
 
 def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Returns the column names of a CSV or TSV file, and the cells of all rows."""
+    """Reads the column names of a CSV or TSV file, and the cells of all rows."""
     rows = delimited_rows(path)
     where, names = next(rows)
     _check_names(where, names)
@@ -62,7 +62,7 @@ def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _check_names(where: str, names: list[str]) -> None:
-    """Refuse a first line that names no columns."""
+    """Raises an error if the first line does not name columns."""
     if not any(names):
         raise InputError.at(where, "a line of column names", "nothing")
     named = list(filter(None, names))
@@ -72,7 +72,7 @@ def _check_names(where: str, names: list[str]) -> None:
 
 
 def _is_score(name: str) -> bool:
-    """True if a column's name is a number, except 0, 0.5, 1 ..., which may be labels."""
+    """Checks whether a column's name is a number, except 0, 0.5, 1 ..., which may be labels."""
     number = parse_number(name)
     return number is not None and math.isfinite(number) and not number % 0.5 == 0 <= number
 
@@ -96,15 +96,15 @@ def read_fasttext(path: Path, reading: Reading) -> list[Imported]:
 
 
 def is_json(_: Path, start: bytes) -> bool:
-    """True if a file begins with a JSON object or list."""
+    """Checks whether a file begins with a JSON object or list."""
     return start.lstrip()[:1] in (b"{", b"[")
 
 
 def read_json(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of rows that are JSON objects.
+    """Reads scores from rows that are JSON objects.
 
-    A row has a number for each label, or all of them as a list or dict under one key. The rows are
-    lines, the items of a list, or a list in an object, which may also name the labels:
+    A row has a number for each label, or all numbers as a list or dict under one key. The rows are
+    lines, the items of a list, or a list in an object. This object may also name the labels:
     `{"labels": ["A", "B"], "rows": [{"probs": [0.6, 0.4]}]}`.
     """
     text = read_text(path)
@@ -120,22 +120,22 @@ def read_json(path: Path, reading: Reading) -> list[Imported]:
 
 
 def _are_rows(lines: list[tuple[int, str]]) -> bool:
-    """True if the first line is a whole object and another line follows."""
+    """Checks whether the first line is a whole object and another line follows."""
     if len(lines) < 2 or not lines[0][1].lstrip().startswith("{"):
         return False
     try:
         return isinstance(parse_json(lines[0][1]), dict)
     except ValueError:
-        # A first line that is damaged, not the first of a file of several lines.
+        # If the next line begins an object, too, the first is damaged, not part of a longer object.
         return lines[1][1].lstrip().startswith("{")
 
 
 def _rows(
     where: str, document: Json, labels: Sequence[str]
 ) -> tuple[list[dict[str, Json]], tuple[str, ...]]:
-    """The rows of a JSON file, and the names of the labels where it says them."""
+    """Returns the rows of a JSON file, and the names of the labels if the file lists them."""
     names: tuple[str, ...] = ()
-    # As transformers' pipelines give each text.
+    # Pipelines of transformers write a list of labels and scores for each text.
     if (
         isinstance(document, list)
         and _are_all(document, list)
@@ -149,11 +149,11 @@ def _rows(
         document = [dict(zip(columns, row, strict=True)) for row in rows]
     if isinstance(document, dict):
         lists = {name: member for name, member in document.items() if isinstance(member, list)}
-        for name, texts in reversed(lists.items()):  # the first list of names wins
+        for name, texts in reversed(lists.items()):  # the first list of names takes precedence
             if name in LABEL_NAMES and _are_all(texts, str):
                 names = tuple(map(str, texts))
         tables = [rows for rows in lists.values() if rows and _are_all(rows, dict)]
-        # Without one list of rows, the object is the only row.
+        # Without exactly one list of rows, the object is the only row.
         document = tables[0] if len(tables) == 1 else [document]
     if not isinstance(document, list) or not _are_all(document, dict):
         expected = "one JSON object per row, on lines or in a list"
@@ -184,7 +184,7 @@ def _columns_of(document: dict[str, Json], labels: Sequence[str]) -> dict[str, l
 
 
 def _of_opencompass(row: dict[str, Json]) -> dict[str, Json]:
-    """A row with the scores of its labels, the negatives of OpenCompass's PPL (nats a token)."""
+    """Converts a row of OpenCompass; a label's score is its negative PPL (nats per token)."""
     scores: dict[str, Json] = {}
     for name, cell in row.items():
         loss = object_at(cell).get("PPL")

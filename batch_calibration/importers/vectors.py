@@ -1,4 +1,4 @@
-"""Columns whose cells hold all scores of a row, and columns that list the labels of each row."""
+"""Reads columns that hold all scores of a row, and columns that list the labels of each row."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,40 +12,40 @@ from batch_calibration.importers import cells
 from batch_calibration.importers.base import Reading
 
 OWN_LISTS = ("choices", "options")
-"""Labels among them that a person wrote, so that an index of the right label may count in them."""
+"""Usual names of lists that a person wrote; the right label may be an index into them."""
 LIST_NAMES = (*cells.LABEL_NAMES, "answers", "candidates", "tokens")
-"""Names under which rows list what their scores are of."""
+"""Usual names of columns that list a label for each score of a row."""
 MAX_TEXTS_PER_PLACE = 5
-"""Different texts a place of the lists, beyond which they are each row's own answers, no labels."""
+"""The most different texts per position of lists of labels; other lists are each row's answers."""
 
 MIN_ROWS_OF_HIGHEST = 5
-"""Rows in which a column names the highest score, beyond which this is no chance."""
+"""The least number of rows that show that a column names the label with the highest score."""
 
 Names = tuple[str, ...]
 
 
 class Vectors(NamedTuple):
-    """Scores [n, k] that a column holds, row by row."""
+    """Scores [n, k] from a column that holds all scores of a row."""
 
     names: Names  # of the k labels
     scores: np.ndarray  # [n, k]; NaN where a row does not list a label
-    # What each of the n rows lists, in the order of its scores; () where it lists nothing.
+    # The n lists of labels, in the order of each row's scores; () for a row without a list.
     lists: Sequence[Names] = ()
     are_named: bool = True  # whether the table names the labels
-    # Whether the lists are other texts in each row, so that a label is a place.
+    # Whether each row lists its own answers, so that a label is a position.
     are_answers: bool = False
-    source: str = ""  # the column that lists them, "" where none does
-    are_ranked: bool = False  # whether the scores of each row stand in falling order
-    notes: tuple[str, ...] = ()  # what was noticed
+    source: str = ""  # the column that lists the labels; "" without lists
+    are_ranked: bool = False  # whether the scores of each row are in descending order
+    notes: tuple[str, ...] = ()  # for the user
 
 
 def first_cell(column: Sequence[object] | np.ndarray) -> object:
-    """The first cell that is not empty."""
+    """Returns the first cell that is not empty."""
     return next((cell for cell in column if cell is not None), None)
 
 
 def is_vector(column: cells.Column, *, may_be_texts: bool = False) -> bool:
-    """True if the cells of a column are lists or dicts of numbers, or of numbers as texts."""
+    """Checks whether cells are lists or dicts of numbers, or of numbers as texts if allowed."""
     for score in scores_of(first_cell(column)):
         # Texts that are numbers may be choices.
         is_text = isinstance(score, str) and not may_be_texts
@@ -55,7 +55,7 @@ def is_vector(column: cells.Column, *, may_be_texts: bool = False) -> bool:
 
 
 def scores_of(cell: object) -> list[object]:
-    """The members of a list, or the values of a dict; [] for other cells."""
+    """Returns the members of a list, or the values of a dict; [] for other cells."""
     members = _plain(cell)
     if isinstance(members, dict):
         return list(members.values())  # label -> score
@@ -63,7 +63,7 @@ def scores_of(cell: object) -> list[object]:
 
 
 def _plain(cell: object) -> object:
-    """A list of Python; one of {"label": ..., "score": ...} as a dict, label -> score."""
+    """Converts arrays to lists, and lists of {"label": ..., "score": ...} to dicts of scores."""
     if isinstance(cell, tuple | np.ndarray):
         cell = list(cell)
     if not isinstance(cell, list) or not cell:
@@ -79,16 +79,16 @@ def _plain(cell: object) -> object:
 def read_vectors(
     where: str, candidates: cells.Columns, vector_name: str, reading: Reading, names_of_table: Names
 ) -> Vectors:
-    """The scores of a column of lists or dicts, each under its label's name.
+    """Reads the scores of a column of lists or dicts, each under its label's name.
 
-    The names are a dict's keys; or the texts that the row lists for its scores, in any order; or
-    the table's names; or, without any, places.
+    The names are the keys of the dicts, the texts that each row lists for its scores in any order,
+    or the table's names. Without names, each label is a position.
     """
     at = f"{where}, column {vector_name!r}"
     column = list(map(_plain, candidates[vector_name]))
     keys, rows = _read_cells(at, column)
     if isinstance(first_cell(column), dict):
-        # Of a list of {"label": ..., "score": ...} the order may say which is the likeliest.
+        # A list of {"label": ..., "score": ...} may begin with the most probable label.
         is_list = not isinstance(first_cell(candidates[vector_name]), dict)
         return _by_name(at, keys, rows, vector_name if is_list else "")
     source, lists = _find_lists(where, candidates, vector_name, rows)
@@ -115,9 +115,9 @@ def read_vectors(
 def _names_of_highest(
     candidates: cells.Columns, rows: Sequence[Sequence[float]], reading: Reading
 ) -> Names:
-    """The labels, if a column names the one with the highest score in each row; else ().
+    """Returns the labels if a column names the label with the highest score; otherwise ().
 
-    A label that is never the highest is the one that is left of the labels that the user names.
+    If one label never has the highest score, its name is the remaining name in `reading.labels`.
     """
     for column in candidates.values():
         text_of: dict[int, str] = {}
@@ -145,7 +145,7 @@ def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
 
 
 def _read_cells(where: str, column: Sequence[object]) -> tuple[list[Names], list[list[float]]]:
-    """The keys of each row's dict, and its numbers; none where a cell is empty."""
+    """Returns the keys of each row's dict and its numbers; both are empty for an empty cell."""
     kind = dict if isinstance(first_cell(column), dict) else list
     keys: list[Names] = []
     rows: list[list[float]] = []
@@ -164,9 +164,9 @@ def _read_cells(where: str, column: Sequence[object]) -> tuple[list[Names], list
 def _find_lists(
     where: str, candidates: cells.Columns, vector_name: str, rows: list[list[float]]
 ) -> tuple[str, list[Names]]:
-    """The column that lists what each of a row's scores is of, and its lists; "" without one."""
-    named: dict[str, list[Names]] = {}  # lists of a known name
-    shuffled = []  # columns of the same texts in other orders
+    """Returns the name and the lists of the column that lists a label for each score, or ""."""
+    named: dict[str, list[Names]] = {}  # lists with a usual name
+    shuffled = []  # columns that list the same texts in different orders
     for name, column in candidates.items():
         may_be_real = name.lower() in OWN_LISTS
         lists = None if name == vector_name else _read_texts(column, may_be_real)
@@ -182,7 +182,7 @@ def _find_lists(
                 at = f"{where}, column {name!r}, row {row} (counted from 0)"
                 expected = f"{len(rows[row])} labels, one for each score"
                 raise InputError.at(at, expected, shown(list(lists[row])))
-    # Without a list of a known name, texts that change places can be no chance.
+    # Without a list of a usual name, texts in varying order are the labels of the scores.
     shuffled = [name for name in shuffled if name in named or not named]
     if shuffled and list(named) != shuffled[:1]:
         expected = f"one column that lists the labels of {vector_name!r}"
@@ -201,7 +201,7 @@ def _find_lists(
 
 
 def _read_texts(column: cells.Column, may_be_real: bool) -> list[Names] | None:
-    """A column's lists of texts, or of numbers that differ; None where it holds others."""
+    """Reads a column's lists of texts or of different numbers; None for other columns."""
     numbers = (int, float) if may_be_real else (int,)
     lists: list[Names] = []
     for cell in column:
@@ -218,16 +218,16 @@ def _read_texts(column: cells.Column, may_be_real: bool) -> list[Names] | None:
 
 
 def are_labels(lists: Sequence[Names], rows: Sequence[Sequence[float]]) -> bool:
-    """True if rows list labels: the same in all rows, in any order, with some missing.
+    """Checks whether rows list labels: the same texts in all rows, in any order, some missing.
 
-    Other texts in each row are the answers to its question: a label is then a place.
+    Lists of different texts are the answers to each row's question; a label is then a position.
 
     >>> are_labels([("yes", "no"), ("no", "yes")], [[0.9, 0.1], [0.8, 0.2]])
     True
     >>> are_labels([("Paris", "Rome"), ("4", "5")], [[0.9, 0.1], [0.2, 0.8]])
     False
     """
-    different_lists = set(filter(None, lists))  # a question may stand there twice
+    different_lists = set(filter(None, lists))  # a question may be repeated
     if len(set(map(frozenset, different_lists))) == 1 or are_ranked(rows):
         return True
     counts = Counter(chain.from_iterable(different_lists))
@@ -237,14 +237,14 @@ def are_labels(lists: Sequence[Names], rows: Sequence[Sequence[float]]) -> bool:
 
 
 def are_ranked(rows: Sequence[Sequence[float]]) -> bool:
-    """True if each row's scores are in falling order, so that a place says nothing of a label."""
+    """Checks whether each row's scores are in descending order, so that a position is no label."""
     return all(list(row) == sorted(row, reverse=True) for row in rows)
 
 
 def _by_name(
     where: str, lists: list[Names], rows: list[list[float]], source: str, names_of_table: Names = ()
 ) -> Vectors:
-    """Each score under the name that its row lists for it."""
+    """Places each score in the column of the label that its row lists for it."""
     names = dict.fromkeys(chain.from_iterable(lists))
     if all(map(cells.NUMBERED.fullmatch, names)):
         names = dict.fromkeys(sorted(names, key=lambda name: int(name.partition("_")[2])))
@@ -261,7 +261,7 @@ def _by_name(
 
 
 def _refuse_incomplete(where: str, vectors: Vectors, reading: Reading) -> None:
-    """Refuse rows that list other labels, unless it is said what becomes of missing ones."""
+    """Raises an error for rows that lack labels, unless `reading.missing` is set."""
     chosen = set(reading.labels) & set(vectors.names) or set(vectors.names)
     for row, listed in enumerate(vectors.lists):
         if listed and not chosen <= set(listed) and reading.missing is None:
