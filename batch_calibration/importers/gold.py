@@ -215,9 +215,8 @@ def check_gold(
 
 def _in_order(names: Sequence[str]) -> Names:
     """Returns the names in the order of their letters and numbers: A, B; label 2, label 10."""
-    parts = {name: re.split(r"(\d+)", name) for name in names}
-    keys = {name: [(len(p), p) if p.isdecimal() else (0, p) for p in parts[name]] for name in names}
-    return tuple(sorted(names, key=keys.__getitem__))
+    digits = {name: "".join(filter(str.isdecimal, name)) for name in names}
+    return tuple(sorted(names, key=lambda name: (len(digits[name]), digits[name], name)))
 
 
 def _listed(order: Sequence[str]) -> str:
