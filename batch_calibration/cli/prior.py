@@ -15,8 +15,8 @@ from batch_calibration.diagnosis.share_ranges import BALANCED, middle_shares, re
 from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.files.rows import beginning, first_repeated, json_rows
 from batch_calibration.importers import frames, text_files
-from batch_calibration.importers.cells import Column
-from batch_calibration.importers.gold import gold_indices
+from batch_calibration.importers.cells import Column, texts_of
+from batch_calibration.importers.gold import gold_indices, index_order, list_indices
 from batch_calibration.methods.options import counted_shares
 from batch_calibration.scores import ScoreTable
 
@@ -182,6 +182,9 @@ def _count_labels(
     @cache
     def count(labels: tuple[str, ...]) -> Stated:
         gold = gold_indices(where, columns[column], labels)
+        if order := index_order(set(texts_of(columns[column])), labels):
+            said = f"{where}: {list_indices(order)} by the order of the labels"
+            summaries.say_notes([f"{said}; write their names if it is another."])
         counts = np.bincount(gold[gold >= 0], minlength=len(labels))
         total = int(counts.sum())
         if not counts.all():

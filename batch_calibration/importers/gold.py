@@ -155,7 +155,7 @@ def name_indices(
         of_words = sorted(plain, key=fold) if {*map(fold, plain)} == {"true", "false"} else ()
         gold_names = tuple(of_file if of_file and known >= {*map(fold, of_file)} else of_words)
         if gold_names != plain and index_order(set(texts), names):
-            notes = (f"{_listed(gold_names)}.",) if gold_names else ()
+            notes = (f"{list_indices(gold_names)}.",) if gold_names else ()
     of_index = {str(i): name for i, name in enumerate(gold_names)}
     if of_index:
         texts = [of_index.get(WHOLE.sub(r"\1", text), text) for text in texts]
@@ -201,7 +201,7 @@ def check_gold(
         raise InputError.at(where, "right labels that the scores fit", got, remedy, "gold")
     if not are_words:
         return ()
-    note = f"{where}: {_listed(order)} by the order of the columns"
+    note = f"{where}: {list_indices(order)} by the order of the columns"
     if fit.is_right:
         return (f"{note}, which the scores fit.",)
     first, other_order = fold(order[0]), spell("gold_names", order[::-1])
@@ -219,7 +219,8 @@ def _in_order(names: Sequence[str]) -> Names:
     return tuple(sorted(names, key=lambda name: (len(digits[name]), digits[name], name)))
 
 
-def _listed(order: Sequence[str]) -> str:
+def list_indices(order: Sequence[str]) -> str:
+    """Describes the meaning of indices: 0 is read as the first name, and so on."""
     read = [f"{i} is read as {name!r}" for i, name in enumerate(order[:MAX_LISTED])]
     return ", ".join(read) + ", ..." * (len(order) > MAX_LISTED)
 
