@@ -200,6 +200,8 @@ def _sum_spellings(real: Numbers, gold: Sequence[str]) -> tuple[dict[str, np.nda
     texts = set(gold)
     if len({fold(text) for text in texts}) < len(texts):  # The right labels differ in case.
         return {}, []
+    if len(columns_of) < 2:
+        return {}, []
     sums, notes = dict[str, np.ndarray](), []
     for names in columns_of.values():
         if len(names) == 1:
@@ -223,7 +225,8 @@ def _possible_labels(real: Numbers, gold: Sequence[str], reading: Reading) -> li
         sorted({text.translate(SPACES).strip() for text in gold} - {"", "-1"}),
     )
     rows = np.stack(list(real.values()), axis=1)  # [n, columns]
-    sums = np.exp(rows) if np.nanmax(rows) <= 0 else np.where(np.isfinite(rows), rows, np.nan)
+    highest = np.where(np.isnan(rows), -np.inf, rows).max(axis=0)  # of each column
+    sums = np.exp(rows) if max(highest) <= 0 else np.where(np.isfinite(rows), rows, np.nan)
     total = sums.sum(axis=1, keepdims=True)  # NaN if a score is missing
     without = _are_one(total - sums) if len(names) > 2 else np.zeros(len(names), bool)
     if _are_one(total).all() and not without.any():
@@ -234,7 +237,7 @@ def _possible_labels(real: Numbers, gold: Sequence[str], reading: Reading) -> li
     bases = _columns_with_additions(real)
     if bases:
         return [bases]
-    is_negative = np.nanmax(rows, axis=0) <= 0
+    is_negative = highest <= 0
     low = tuple(compress(names, is_negative))
     if len(low) > 1 and reading.from_probs is not False and len(low) < len(names):
         masses = np.nansum(np.exp(rows[:, is_negative]), axis=1)

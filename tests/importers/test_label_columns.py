@@ -610,3 +610,11 @@ def test_one_probability_of_each_model_is_no_choice():
     rows = [{"id": i, "model": m, "p_yes": 0.1 + 0.08 * i} for i in range(9) for m in "xy"]
     with pytest.raises(InputError):
         tables_of(rows)
+
+
+def test_a_label_without_scores_and_spellings_of_one_label_alone_are_read_without_warnings():
+    rows = [{"s": {"yes": -0.5 - i, "no": -1.5, "maybe": None}} for i in range(12)]
+    (table,) = tables_of(rows, Reading(missing="least"))
+    assert "No row has a score of 'maybe'" in notes(table)
+    columns = {"yes": [-1.5, -0.5], "Yes": [-0.5, -2.5]}
+    assert tables_of(columns)[0].label_names == ("yes", "Yes")
