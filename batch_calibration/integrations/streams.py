@@ -20,8 +20,8 @@ from batch_calibration.errors import InputError, spell
 from batch_calibration.files import whole_file
 from batch_calibration.files.rows import arrow_errors, need_pyarrow
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
-from batch_calibration.importers.cells import text_of
-from batch_calibration.importers.columns import columns_of_labels
+from batch_calibration.importers.cells import text_of, texts_of
+from batch_calibration.importers.columns import columns_of_labels, refuse_repeated_ids
 from batch_calibration.importers.frames import arrow_columns, names_of_classes
 from batch_calibration.importers.gold import (
     ClassIndices,
@@ -207,6 +207,9 @@ def open_source(
     notes, total = (*notes, *gold_notes), count_rows(files)
     opened = Source(names, first_batch.schema, labels, total, reading, notes, scores[:KIND_ROWS])
     opened.filler = _find_filler(opened)
+    if not reading.by and not opened.telling:  # Ids repeat in the first rows if they ever do.
+        others = [name for name in columns if name not in (*labels, reading.gold)]
+        refuse_repeated_ids(where, {name: texts_of(columns[name]) for name in others})
     return opened
 
 

@@ -252,3 +252,20 @@ def test_a_context_without_a_row_and_a_missing_package_are_refused(
     assert "1000 of 1000" in str(refuses(correct_stream, path, tmp_path / "o.parquet", reading))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "pyarrow" in refuses(correct_stream, path, tmp_path / "o.parquet", reading).got
+
+
+def test_prompts_in_a_column_of_a_stream_are_a_question(tmp_path, rows, refuses):
+    scores, gold = rows
+    table = table_of(scores[:60], gold[:60])
+    columns = {
+        "question": [f"q{i % 20}" for i in range(60)],
+        "tone": ["abc"[i // 20] for i in range(60)],
+    }
+    for name, column in columns.items():
+        table = table.append_column(name, pa.array(column))
+    path = written(tmp_path / "t.parquet", table)
+    reading = replace(GOLD, labels=LABELS)
+    error = refuses(correct_stream, path, tmp_path / "o.parquet", reading)
+    assert error.key == "by" and "tone" in error.remedy
+    done = correct_stream(path, tmp_path / "o.parquet", replace(reading, by=("tone",)))
+    assert set(done.bias) == {"a", "b", "c"}
