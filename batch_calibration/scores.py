@@ -31,6 +31,8 @@ BALANCED, TRAIN_LABELS = "balanced", "train_labels"
 """Keys of a context: True if its task is balanced by design; counts [k] of the training file."""
 POOLED_AS = "pooled_as"
 """Key of a context: its task, if "task" is a longer name that identifies one of several tables."""
+NO_PLACE_BIAS = "no_place_bias"
+"""Key of a context: why its labels, which are positions of choices, have no bias."""
 OUTSIDE_ID = ("model", "data", BALANCED, TRAIN_LABELS, POOLED_AS)
 """Keys of a context that do not affect scores: names, and facts about its labels."""
 WHY_NO_LOG_PROBS = {

@@ -33,7 +33,7 @@ from batch_calibration.diagnosis.recommendation import (
 from batch_calibration.errors import InputError, call, shown
 from batch_calibration.methods import METHODS, Evidence, ask_about_order, fit, run, validation
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of
-from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.scores import NO_PLACE_BIAS, ScoreTable, make_block
 from batch_calibration.typing import Bias, Scalar
 
 FOLDS = 8
@@ -504,6 +504,11 @@ def recommend_tables(
         alone, bias = (np.asarray(corrected[name].state.bias) for name in (LIKELY, methods[-1]))
         is_pooled, cosines = not np.array_equal(alone, bias), run.holds_cosines(table)
         scores, names = table.blocks["test"].log_probs, table.label_names
+        if why := table.context.get(NO_PLACE_BIAS):
+            reason = (f"Leave the scores as they are: {why}.",)
+            leave = Recommendation(LEAVE, {}, reason, signals(scores), UNCHANGED, None, {})
+            recommended.append((leave, np.zeros_like(bias)))
+            continue
         advice = recommend_by_bias(
             scores, bias, names, pooled=is_pooled, same_rows=same_rows[group], cosines=cosines
         )

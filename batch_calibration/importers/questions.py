@@ -17,6 +17,7 @@ from batch_calibration.files import Json, count_at
 from batch_calibration.importers import base, cells
 from batch_calibration.importers.gold import refuse_counted_from_one
 from batch_calibration.responses.top_k import refuse_absent_labels, scores_of_top_k
+from batch_calibration.scores import NO_PLACE_BIAS
 
 CHOICES = "choices"  # name in `Reading.by` for a row's number of choices
 FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
@@ -240,7 +241,8 @@ def import_rows(
     contexts = []
     for _, indices in sorted(by_count.items()):
         imported = _stack_rows([rows[i] for i in indices], where, reading)
-        imported = replace(imported, about=context, file_rows=np.array(indices))
+        about = {**imported.about, **context}
+        imported = replace(imported, about=about, file_rows=np.array(indices))
         contexts.append(replace(imported, notes=(*notes, *imported.notes)))
     return contexts
 
@@ -266,8 +268,11 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
             f"{100 * ours.mean():.1f} %: they disagree on {differing:,} of {len(counted):,} "
             "rows, so the log judges by another rule, or a target was misread."
         )
-    right_labels = np.unique(gold[gold >= 0])
+    right_labels, about = np.unique(gold[gold >= 0]), dict[str, Json]()
+    if orders is None and not any(map(_lists_choices, rows)):
+        about[NO_PLACE_BIAS] = "no prompt lists the choices, so a position has no bias"
     if orders is None and len(right_labels) == 1 and len(gold) >= MIN_ROWS_TO_WARN:
+        about[NO_PLACE_BIAS] = "the right choice has the same position in every row"
         notes.append(
             f"The right choice is {names[right_labels[0]]} in every row: its position reveals the "
             "answer, so accuracy after correction is meaningless; shuffle the choices and ask "
@@ -292,8 +297,13 @@ def _stack_rows(rows: Sequence[Row], where: str, reading: base.Reading) -> base.
         columns[name] = [str(len(r.scores)) if name == CHOICES else r.columns[name] for r in rows]
     ids = tuple([row.id for row in rows])
     imported = base.Imported(where, scores, names, gold, ids, bound, columns=columns, blocks=blocks)
-    imported = replace(imported, notes=tuple(notes), full=orders is not None)
+    imported = replace(imported, notes=tuple(notes), full=orders is not None, about=about)
     return imported.take_labels(reading.labels)
+
+
+def _lists_choices(row: Row) -> bool:
+    """Checks whether a prompt lists the choices of its row, or may do so."""
+    return not row.prompt or all(choice in row.prompt for choice in row.bare_choices)
 
 
 def gold_labels(

@@ -13,6 +13,7 @@ from reading_files import lines, notes
 from reading_files import written as write
 
 from batch_calibration.cli import run
+from batch_calibration.diagnosis.recommend import recommend_tables
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read, tables_of
 from batch_calibration.integrations.streams import correct_stream
@@ -482,6 +483,19 @@ def test_choices_of_a_log_that_change_places_are_matched_by_their_texts(tmp_path
     assert table.label_names == ("no", "yes") and gold(table) == [0, 1, 1]
     np.testing.assert_array_equal(scores(table), [[-1.5, -2.5], [-1.5, -2.5], [-1.5, -2.5]])
     assert "they are matched by text" in notes(table)
+
+
+@pytest.mark.parametrize("kind", ["listed", "unlisted", "right one first"])
+def test_positions_without_a_meaning_get_the_advice_to_leave_the_scores(tmp_path, kind):
+    choices = [(f"p{i}", f"q{i}", f"r{i}") for i in range(40)]
+    log = harness([0 if kind == "right one first" else -i % 3 for i in range(40)], choices)
+    if kind != "unlisted":
+        for row, texts in zip(log, choices, strict=True):
+            row["arguments"] = [[f"{', '.join(texts)}? {a}", b] for a, b in row["arguments"]]
+    (advice, _), = recommend_tables([table_of(tmp_path, log)], ["t"])  # fmt: skip
+    said = {"unlisted": "no prompt lists the choices", "right one first": "the same position"}
+    assert (said.get(kind, "-") in advice.reason[0]) == (kind != "listed")
+    assert kind == "listed" or advice.method == "icl"
 
 
 # Models and tasks in one file
