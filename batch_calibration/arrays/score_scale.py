@@ -6,7 +6,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays.missing_scores import LARGEST, find_lowest, find_missing
+from batch_calibration.arrays.missing_scores import (
+    HIGHEST_FILLER,
+    LARGEST,
+    find_lowest,
+    find_missing,
+)
 from batch_calibration.errors import InputError, spell
 
 Kind = (
@@ -252,10 +257,13 @@ def note_fillers(scores: np.ndarray) -> tuple[str, ...]:
     >>> note_fillers(np.array([[-0.5, -1.0]] * 20 + [[-100.0, -0.1]] * 3))[0][:42]
     'Scores of -100, far below all others, may '
     """
-    lowest = find_lowest(scores)
-    rows = scores[~find_missing(scores, lowest.filler).any(axis=-1)]
-    is_over = (rows == 0).any(axis=-1) & (np.exp(np.minimum(rows, 1.0)).sum(axis=-1) > 1.05)
-    is_zero = bool(lowest.highest <= 0 and rows.size) and 0 < is_over.mean() < 1 - MOST_ROWS
+    if scores.min() > HIGHEST_FILLER and scores.max() < 0:  # the usual case
+        return ()
+    lowest, is_zero = find_lowest(scores), False
+    if lowest.highest == 0:
+        rows = scores[~find_missing(scores, lowest.filler).any(axis=-1)]
+        is_over = (rows == 0).any(axis=-1) & (np.exp(rows).sum(axis=-1) > 1.05)
+        is_zero = bool(len(rows)) and 0 < is_over.mean() < 1 - MOST_ROWS
     least, notes = spell("missing", "least"), []
     if lowest.filler > -np.inf:
         filler, remedy = f"{lowest.filler:g}, far below all others,", f"pass {least}"
