@@ -19,7 +19,6 @@ from batch_calibration.importers.cells import Columns
 from batch_calibration.importers.vectors import first_cell, is_vector
 from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
-from batch_calibration.responses.servers import WrittenToken
 from batch_calibration.responses.shapes import Answer, Pair, find_answers, unpack
 
 PROMPT = r"(^|\.)(prompt|input|prefill)"
@@ -228,9 +227,7 @@ def _read_answers(
         for row in filter(rows.get, rows):
             texts, numbers = zip(*rows[row], strict=True)
             nats = to_nats(np.array(numbers, np.float64), at[row], reading.from_probs or False)
-            listed[row] = WrittenToken("", list(zip(texts, nats.tolist(), strict=True))).log_probs(
-                at[row]
-            )
+            listed[row] = servers.read_tokens(zip(texts, nats.tolist(), strict=True), at[row])
         top = top_k.scores_of_top_k([*listed.values()], labels, reading.tokens, where)
         top_k.refuse_absent_labels(top, [*listed.values()], where)
         scores = np.full((len(answers), len(labels) + 1), np.nan)  # [n, k] and the bound

@@ -74,15 +74,14 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         imported = _from_label_probs(path, answered, reading)
     elif not response_format.has_prompt(first):
         answered = list(chain.from_iterable(_split_prompts(answer, reading) for answer in answered))
-        written = [response_format.list_tokens(answer.body, answer.where) for answer in answered]
-        texts, where = list(map(servers.texts_of, written)), [answer.where for answer in answered]
-        places, place_notes = choose_places(texts, where, labels, reading.at, reading.tokens)
+        at = [answer.where for answer in answered]
+        found = [response_format.read_answer(answer.body, answer.where) for answer in answered]
+        written = [answer.tokens for answer in found]
+        places, place_notes = choose_places(written, at, labels, reading.at, reading.tokens)
         notes += place_notes
-        tops = list[dict[str, float]]()
-        for answer, tokens, place in zip(answered, written, places, strict=True):
-            if place is not None:
-                tops.append(response_format.tokens_at(tokens, place, answer.where))
-        answered = [answered[i] for i, place in enumerate(places) if place is not None]
+        rows = [i for i, place in enumerate(places) if place is not None]
+        tops = [response_format.tokens_at(found[i], places[i], at[i]) for i in rows]
+        answered = [answered[i] for i in rows]
         top = top_k.scores_of_top_k(tops, labels, reading.tokens, str(path))
         top_k.refuse_absent_labels(top, tops, str(path))
         scorer = response_format.scorer
