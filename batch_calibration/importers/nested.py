@@ -47,21 +47,20 @@ def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
             by_path = _answers_by_path(nested, reading)
             named = {reading.gold, reading.ids, *reading.by, *plain}
             beside = {name: column for name, column in flat.items() if name in named}
-            if path := _choose_path(where, by_path, reading):
-                return _read_answers(read, where, beside, by_path[path], path, reading, task)
-            if nested:
+            path = _choose_path(where, by_path, reading)
+            if nested and not path:
                 with suppress(InputError):
                     return read(where, flat, reading, task, label_names)
+            if path := path or next(iter(by_path if reading.labels else ()), ""):
+                # Raises if the answers hold no label.
+                return _read_answers(read, where, beside, by_path[path], path, reading, task)
             if not by_path:
                 _refuse_hard_labels(where, flat, reading)
-            for path in by_path:
-                if reading.labels:  # raises: none is among the candidates
-                    return _read_answers(read, where, beside, by_path[path], path, reading, task)
-                # Names of candidates that vary, or of tokens, are no labels by themselves.
-                got = f"none, beside the candidates in {path!r}"
-                remedy, expected = f"pass {spell('labels', ('yes', 'no'))}", "the model's answers"
-                raise InputError.at(where, expected, got, remedy, "labels") from None
-            raise
+                raise
+            # Names of candidates that vary, or of tokens, are no labels by themselves.
+            got = f"none, beside the candidates in {next(iter(by_path))!r}"
+            remedy, expected = f"pass {spell('labels', ('yes', 'no'))}", "the model's answers"
+            raise InputError.at(where, expected, got, remedy, "labels") from None
 
     return read_or_search
 
@@ -219,10 +218,8 @@ def _read_answers(
         else:
             rows[row] = given[row].lists[place]
     columns = {name: list(map(columns[name].__getitem__, rows)) for name in columns}
-    bound, is_of_tokens = None, labels and reading.from_probs
-    if labels and not any(number > 0 for _, number in chain(*rows.values())):
-        is_of_tokens = True
-    if is_of_tokens:
+    bound, are_above_0 = None, any(number > 0 for _, number in chain(*rows.values()))
+    if labels and (reading.from_probs or not are_above_0):
         listed = {}
         for row in filter(rows.get, rows):
             texts, numbers = zip(*rows[row], strict=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, count_at, list_at, object_at, text_at, value_at
 from batch_calibration.files.rows import numbered_lines, parse_value, read_text
 from batch_calibration.importers.base import Imported, Reading
@@ -234,25 +234,23 @@ def import_answers(
     gold: np.ndarray | None = None,
     row_ids: tuple[str, ...] | None = None,
 ) -> Imported:
-    """Scores [n, k] of `reading.labels` with the fields of the answers [n].
+    """Returns the scores [n, k] of `reading.labels` with the fields of the answers [n].
 
     Args:
-        path: the file.
-        answers: one for each row.
-        reading: names the fields.
-        scores: in nats.
-        scorer: what the context names as its scorer.
-        gold: [n], indices of labels, where the field of an answer alone does not say them.
-        row_ids: of answers without ids; without them the rows have the numbers of the answers.
+        path: The file.
+        answers: The answer of each row.
+        reading: The user's description of the file, which names the fields.
+        scores: The scores in nats.
+        scorer: The scorer's name in the context.
+        gold: [n], the indices of right labels. None reads them from the field `reading.gold`.
+        row_ids: The ids of answers without an id. None numbers the answers.
     """
     context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
     if model := text_at(answers[0].body, "model"):
         context["model"] = model
-    texts, notes = list[str](), tuple[str, ...]()
+    order, notes = tuple[str, ...](), tuple[str, ...]()
     if gold is None and reading.gold:
-        gold = right_labels(answers, reading)
-        cells = [answer.value(reading.gold) for answer in answers]
-        texts, notes = name_indices(cells, reading.labels, reading.gold_names)
+        gold, order, notes = right_labels(answers, reading)
     # Files of batches have ids of their own.
     ids = reading.ids or (ID if all(ID in answer.fields for answer in answers) else "")
     numbers = tuple(str(answer.number) for answer in answers)
@@ -260,25 +258,21 @@ def import_answers(
         row_ids = tuple(answer.text(ids) for answer in answers)
     elif row_ids is None and len(set(numbers)) == len(numbers):  # no response has several rows
         row_ids = numbers
-    imported = Imported(str(path), scores, reading.labels, gold, row_ids, about=context, full=True)
-    imported = replace(imported, notes=notes, index_names=index_order(set(texts), reading.labels))
     columns = {}
     for name in reading.by:
         columns[name] = [answer.text(name) for answer in answers]
-    return replace(imported, columns=columns)
+    imported = Imported(str(path), scores, reading.labels, gold, row_ids, about=context, full=True)
+    return replace(imported, columns=columns, notes=notes, index_names=order)
 
 
-def named_labels(path: Path, reading: Reading) -> tuple[str, ...]:
-    """The labels that the user names, as no response names them."""
-    if len(set(reading.labels)) < max(2, len(reading.labels)):
-        expected = "two or more different labels, as the model writes them"
-        got, remedy = ", ".join(reading.labels) or "none", f"pass {spell('labels', ('yes', 'no'))}"
-        raise InputError.at(path, expected, got, remedy, "labels")
-    return reading.labels
+def right_labels(
+    answers: Sequence[SavedAnswer], reading: Reading
+) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
+    """Returns the right label [n] of each answer, the order of its indices, and notes.
 
-
-def right_labels(answers: Sequence[SavedAnswer], reading: Reading) -> np.ndarray:
-    """The right label [n] of each answer: by name, or by index if no name is a number; null: -1."""
+    A right label is a name, or an index if no name is a number; null becomes -1. The order is () if
+    right labels are names.
+    """
     # A label that is itself a number is never taken by index.
     index_of = {name.strip(): j for j, name in enumerate(reading.labels)}
     if not any(name.lstrip("-").isdecimal() for name in index_of):
@@ -287,7 +281,7 @@ def right_labels(answers: Sequence[SavedAnswer], reading: Reading) -> np.ndarray
     if all(cell is None for cell in cells):
         answers[0].text(reading.gold)  # raises: there is no such field
     gold = []
-    texts, _ = name_indices(cells, reading.labels, reading.gold_names)
+    texts, notes = name_indices(cells, reading.labels, reading.gold_names)
     for answer, cell, text in zip(answers, cells, texts, strict=True):
         label = -1 if cell is None else index_of.get(text)
         if label is None:
@@ -295,4 +289,4 @@ def right_labels(answers: Sequence[SavedAnswer], reading: Reading) -> np.ndarray
             expected += f"{', '.join(reading.labels)}, its index if no label is a number, or null"
             raise InputError.at(answer.where, expected, shown(cell))
         gold.append(label)
-    return np.array(gold, np.int32)
+    return np.array(gold, np.int32), index_order(set(texts), reading.labels), notes

@@ -16,7 +16,6 @@ from batch_calibration.importers.server_lines import (
     SavedAnswer,
     import_answers,
     is_response,
-    named_labels,
     read_answers,
     right_labels,
     split_choices,
@@ -26,22 +25,20 @@ from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import ResponseFormat
 
-# Server -> patterns in the first bytes of its files; all those of one tuple occur.
-PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
-    "vllm": [(rb'"prompt_logprobs"\s*:\s*\[',), (rb'"outputs"\s*:\s*\[\s*\{', rb'"decoded_token"')],
-    "openai": [
-        (rb'"choices"\s*:\s*\[\s*\{', rb'"logprobs"'),
-        (rb'"output"\s*:\s*\[\s*\{', rb'"top_logprobs"'),
-    ],
-    "sglang": [
-        # Of several choices, each is a prompt with its own score in a column.
-        (rb'"meta_info"\s*:\s*\{(?!.*"normalized_prompt_logprobs")',),
-        (rb'"scores"\s*:\s*\[\s*\[', rb'"object"\s*:\s*"scoring"'),
-    ],
-    "llama.cpp": [(rb'"completion_probabilities"\s*:\s*\[\s*\{',)],
-    "ollama": [(rb'"logprobs"\s*:\s*\[\s*\{', rb'"done"|"(message|response)"\s*:', rb'"model"')],
-    "gemini": [(rb'"logprobs(R|_r)esult"\s*:',)],
+PATTERNS = {
+    "vllm": rb'(?=.*"prompt_logprobs"\s*:\s*\[)|'
+    rb'(?=.*"outputs"\s*:\s*\[\s*\{)(?=.*"decoded_token")',
+    "openai": rb'(?=.*"choices"\s*:\s*\[\s*\{)(?=.*"logprobs")|'
+    rb'(?=.*"output"\s*:\s*\[\s*\{)(?=.*"top_logprobs")',
+    # Of several choices, each is a prompt with its own score in a column.
+    "sglang": rb'(?=.*"meta_info"\s*:\s*\{(?-s:(?!.*"normalized_prompt_logprobs")))|'
+    rb'(?=.*"scores"\s*:\s*\[\s*\[)(?=.*"object"\s*:\s*"scoring")',
+    "llama.cpp": rb'.*"completion_probabilities"\s*:\s*\[\s*\{',
+    "ollama": rb'(?=.*"logprobs"\s*:\s*\[\s*\{)(?=.*"model")'
+    rb'(?=.*("done"|"(message|response)"\s*:))',
+    "gemini": rb'.*"logprobs(R|_r)esult"\s*:',
 }
+"""Server -> pattern of the beginning of its files, after the first bracket."""
 MAX_TOKENS_FOR_MASS = 3
 """Tokens of a label up to which the mass of all labels tells whether the model answers so."""
 ScoredPrompt = dict[int, tuple[float, SavedAnswer]]
@@ -49,56 +46,61 @@ ScoredPrompt = dict[int, tuple[float, SavedAnswer]]
 
 
 def recognizes(server: str, _: Path, start: bytes) -> bool:
-    """True if the first bytes of a file are JSON with answers of a server."""
-    if start.lstrip().removeprefix(b"data:").lstrip()[:1] not in (b"{", b"["):
-        return False
-    for patterns in PATTERNS[server]:
-        if all(re.search(pattern, start) for pattern in patterns):
-            return True
-    return False
+    """Checks whether the first bytes of a file are JSON with answers of a server."""
+    pattern = rb"\s*(data:)?\s*[{\[](" + PATTERNS[server] + rb")"
+    return re.match(pattern, start, re.DOTALL) is not None
 
 
 def read(server: str, path: Path, reading: Reading) -> list[Imported]:
-    """Scores of the labels that `reading.labels` names.
+    """Reads the scores of `reading.labels` in saved responses of a server.
 
-    Responses that score their prompts score the label each prompt ends with; of others the first
-    generated token's list is read; `/v1/score` of SGLang has scores in the order of its ids.
+    The scores are those of generated tokens, of labels at the end of prompts, or of SGLang's
+    `/v1/score`, in the order of its ids.
     """
     response_format, answers = servers.RESPONSE_FORMATS[server], read_answers(path)
     if not any(is_response(answer.body) or answer.failure for answer in answers):
         return read_json(path, reading)  # a response deeper inside of each row
-    labels = named_labels(path, reading)
+    if len(set(reading.labels)) < max(2, len(reading.labels)):
+        expected = "two or more different labels, as the model writes them"
+        got, remedy = ", ".join(reading.labels) or "none", f"pass {spell('labels', ('yes', 'no'))}"
+        raise InputError.at(path, expected, got, remedy, "labels")
     answered, notes = _answered(answers)
     first = answered[0].body  # a file holds one kind of response
     if server == "sglang" and "scores" in first:
         imported = _from_label_probs(path, answered, reading)
-    elif not response_format.has_prompt(first):
-        answered = list(chain.from_iterable(_split_prompts(answer, reading) for answer in answered))
-        at = [answer.where for answer in answered]
-        found = [response_format.read_answer(answer.body, answer.where) for answer in answered]
-        written = [answer.tokens for answer in found]
-        places, place_notes = choose_places(written, at, labels, reading.at, reading.tokens)
-        notes += place_notes
-        rows = [i for i, place in enumerate(places) if place is not None]
-        tops = [response_format.tokens_at(found[i], places[i], at[i]) for i in rows]
-        answered = [answered[i] for i in rows]
-        top = top_k.scores_of_top_k(tops, labels, reading.tokens, str(path))
-        top_k.refuse_absent_labels(top, tops, str(path))
-        scorer = response_format.scorer
-        imported = import_answers(path, answered, reading, top.log_probs, scorer)
-        imported = replace(imported, bound=top.bound, notes=(servers.note_tokens(top.tokens),))
-        seconds = [value_at(answer.body, "choices", 1) for answer in answered]
-        if several := len(seconds) - seconds.count(None):
-            notes.append(
-                f"{several:,} of {len(answered):,} responses hold several answers to one prompt "
-                "(n > 1); only the first answer is read."
-            )
-    else:
+    elif response_format.has_prompt(first):
         # A request of completions may hold several prompts, each a choice.
         choices = list(chain.from_iterable(map(split_choices, answered)))
         failed = len(answers) - len(answered)
         imported = _from_prompts(path, choices, reading, response_format, failed)
+    else:
+        choices = list(chain.from_iterable(_split_prompts(answer, reading) for answer in answered))
+        imported = _from_tokens(path, choices, reading, response_format)
     return [replace(imported, notes=(*notes, *imported.notes))]
+
+
+def _from_tokens(
+    path: Path, answers: list[SavedAnswer], reading: Reading, kind: ResponseFormat
+) -> Imported:
+    """Returns the scores of the labels at their positions among the generated tokens."""
+    where = [answer.where for answer in answers]
+    found = [kind.read_answer(answer.body, answer.where) for answer in answers]
+    written = [answer.tokens for answer in found]
+    places, notes = choose_places(written, where, reading.labels, reading.at, reading.tokens)
+    rows = [i for i, place in enumerate(places) if place is not None]
+    tops = [kind.tokens_at(found[i], places[i], where[i]) for i in rows]
+    answers = [answers[i] for i in rows]
+    top = top_k.scores_of_top_k(tops, reading.labels, reading.tokens, str(path))
+    top_k.refuse_absent_labels(top, tops, str(path))
+    several = sum(value_at(answer.body, "choices", 1) is not None for answer in answers)
+    if several:
+        notes.append(
+            f"{several:,} of {len(answers):,} responses hold several answers to one prompt "
+            "(n > 1); only the first answer is read."
+        )
+    imported = import_answers(path, answers, reading, top.log_probs, kind.scorer)
+    notes.append(servers.note_tokens(top.tokens))
+    return replace(imported, bound=top.bound, notes=tuple(notes))
 
 
 def _answered(answers: list[SavedAnswer]) -> tuple[list[SavedAnswer], list[str]]:
@@ -253,7 +255,7 @@ def _right_labels(
                 got = f"{shown(answer.value(name))} for several prompts"
                 raise InputError.at(answer.request, expected, got)
     if all(_is_shared(prompt, name) for prompt in prompts):
-        return right_labels(list(map(_first_answer, rows)), reading)
+        return right_labels(list(map(_first_answer, rows)), reading)[0]
     cells = {tuple(map(str.strip, map(str, _cells(row, name)))) for row in rows}
     # A flag of JSON is no index, and the last label may be right in every row.
     kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
