@@ -19,7 +19,6 @@ from batch_calibration.importers.cells import Column, Columns
 from batch_calibration.importers.gold import (
     MIN_ROWS_TO_WARN,
     gold_of_rows,
-    index_order,
     name_indices,
     recognize_gold,
 )
@@ -168,8 +167,8 @@ def label_rows(
         at = f"{where}, column {reading.gold!r}"
         # New names of places stand for all of them.
         names = own if set(chosen) <= set(own) else chosen
-        right, read_as = name_indices(columns[reading.gold], names, reading.gold_names)
-        order = () if vectors.lists else index_order(set(right), names)
+        right, order, read_as = name_indices(columns[reading.gold], names, reading.gold_names)
+        order = () if vectors.lists else order
         gold, gold_notes = gold_of_rows(at, right, vectors, names)
         notes += read_as + gold_notes
         known_labels = gold[gold >= 0]

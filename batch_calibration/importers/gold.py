@@ -135,13 +135,15 @@ def fold(text: str) -> str:
 
 def name_indices(
     column: Column, names: Sequence[str], gold_names: Names = ()
-) -> tuple[list[str], tuple[str, ...]]:
-    """Returns the cells as texts, and a note; the user or the file may give names of indices.
+) -> tuple[list[str], Names, Names]:
+    """Returns the cells as texts, the order of their indices (() for names), and notes.
+
+    The user or the file may give names of indices.
 
     >>> name_indices([1, 0], ("yes", "no"), ("no", "yes"))
-    (['yes', 'no'], ())
+    (['yes', 'no'], (), ())
     >>> name_indices([1, 0], ("True", "False"))
-    (['True', 'False'], ("0 is read as 'False', 1 is read as 'True'.",))
+    (['True', 'False'], (), ("0 is read as 'False', 1 is read as 'True'.",))
     """
     plain, texts, notes = plain_labels(names), texts_of(column), Names()
     known = {*map(fold, names), *map(fold, plain)}
@@ -158,7 +160,7 @@ def name_indices(
     of_index = {str(i): name for i, name in enumerate(gold_names)}
     if of_index:
         texts = [of_index.get(WHOLE.sub(r"\1", text), text) for text in texts]
-    return texts, notes
+    return texts, index_order(set(texts), names), notes
 
 
 def index_order(texts: Set[str], names: Sequence[str]) -> Names:

@@ -12,7 +12,7 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, count_at, list_at, object_at, text_at, value_at
 from batch_calibration.files.rows import numbered_lines, parse_value, read_text
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.gold import index_order, name_indices
+from batch_calibration.importers.gold import name_indices
 
 ID = "custom_id"  # field of a batch's lines that leads back to the request
 OF_RESPONSES = {
@@ -142,8 +142,7 @@ def _read_answer(document: Json, where: str) -> SavedAnswer:
     if isinstance(document, list):
         # [request, response] or [request, response, fields], as parallel requesters save them.
         if not all(isinstance(member, dict) for member in document) or len(document) not in (2, 3):
-            expected = "a response or [request, response]"
-            raise InputError.at(where, expected, shown(document))
+            raise InputError.at(where, "a response or [request, response]", shown(document))
         saved_fields = {**object_at(document[2])} if len(document) == 3 else {}
         document = document[1]
     if not isinstance(document, dict):
@@ -281,7 +280,7 @@ def right_labels(
     if all(cell is None for cell in cells):
         answers[0].text(reading.gold)  # raises: there is no such field
     gold = []
-    texts, notes = name_indices(cells, reading.labels, reading.gold_names)
+    texts, order, notes = name_indices(cells, reading.labels, reading.gold_names)
     for answer, cell, text in zip(answers, cells, texts, strict=True):
         label = -1 if cell is None else index_of.get(text)
         if label is None:
@@ -289,4 +288,4 @@ def right_labels(
             expected += f"{', '.join(reading.labels)}, its index if no label is a number, or null"
             raise InputError.at(answer.where, expected, shown(cell))
         gold.append(label)
-    return np.array(gold, np.int32), index_order(set(texts), reading.labels), notes
+    return np.array(gold, np.int32), order, notes
