@@ -26,16 +26,22 @@ from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import ResponseFormat
 
 PATTERNS = {
+    # https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html
     "vllm": rb'(?=.*"prompt_logprobs"\s*:\s*\[)|'
     rb'(?=.*"outputs"\s*:\s*\[\s*\{)(?=.*"decoded_token")',
+    # https://platform.openai.com/docs/api-reference
     "openai": rb'(?=.*"choices"\s*:\s*\[\s*\{)(?=.*"logprobs")|'
     rb'(?=.*"output"\s*:\s*\[\s*\{)(?=.*"top_logprobs")',
+    # https://docs.sglang.ai/basic_usage/native_api.html
     # Of several choices, each is a prompt with its own score in a column.
     "sglang": rb'(?=.*"meta_info"\s*:\s*\{(?-s:(?!.*"normalized_prompt_logprobs")))|'
     rb'(?=.*"scores"\s*:\s*\[\s*\[)(?=.*"object"\s*:\s*"scoring")',
+    # https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
     "llama.cpp": rb'.*"completion_probabilities"\s*:\s*\[\s*\{',
+    # https://docs.ollama.com/api
     "ollama": rb'(?=.*"logprobs"\s*:\s*\[\s*\{)(?=.*"model")'
     rb'(?=.*("done"|"(message|response)"\s*:))',
+    # https://ai.google.dev/api/generate-content
     "gemini": rb'.*"logprobs(R|_r)esult"\s*:',
 }
 """Server -> pattern of the beginning of its files, after the first bracket."""
