@@ -1,4 +1,4 @@
-"""Saved responses of servers: each response with the fields that were saved with it."""
+"""Reads saved responses of servers, each with the fields that were saved with it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,9 +21,9 @@ OF_RESPONSES = {
     **dict.fromkeys(("prompt_logprobs", "scores"), list),
     **dict.fromkeys(("output", "outputs", "candidates", "logprobs"), list),
 }
-"""Fields that responses have and requests lack, or have of another type."""
+"""Fields of responses that requests lack or hold with another type -> their types."""
 SAME_NATS = 0.02
-"""Difference between the log-probabilities that a server gives for one prompt, asked twice."""
+"""The largest difference between the log-probabilities of two requests of one prompt."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class SavedAnswer:
     """A response of a server, or one of its choices.
 
     Attributes:
-        where: the file and the line, for sentences.
-        body: the server's response.
-        fields: what was saved with it: an id, the right label.
-        number: how many responses precede it in the file.
-        failure: the server's error, "" if it answered.
-        request: the place of the response that this is a choice of; "" for a whole response.
-        choice: which of its choices.
-        choices: how many choices it has.
+        where: The file and the line, for messages.
+        body: The server's response.
+        fields: The fields that were saved with it, such as an id or the right label.
+        number: The number of earlier responses in the file.
+        failure: The server's error; "" for a successful request.
+        request: The place of the response with this choice; "" for a whole response.
+        choice: The index of the choice.
+        choices: The number of choices of the response.
     """
 
     where: str
@@ -51,27 +51,27 @@ class SavedAnswer:
     choices: int = 1
 
     def without_id(self) -> "SavedAnswer":
-        """The same without its id, for a response of several rows."""
+        """Returns the answer without its id, for a response of several rows."""
         fields_left = {name: cell for name, cell in self.fields.items() if name != ID}
         return replace(self, fields=fields_left)
 
     def _field(self, name: str) -> tuple[object, bool]:
-        """A field, and whether it is a list with a member for each choice of the response."""
-        # A name with dots itself comes first; else dots lead into objects ("metadata.subject").
+        """Returns a field, and whether it is a list with a member for each choice."""
+        # Without a field of this name, dots lead into objects ("metadata.subject").
         cell = self.fields.get(name, value_at(self.fields, *name.split(".")))
         return cell, isinstance(cell, list) and len(cell) == self.choices
 
     def value(self, name: str) -> object:
-        """A field saved with the response; of a list for all choices, this choice's member."""
+        """Returns a field; of a list with a member for each choice, this choice's member."""
         cell, is_of_choices = self._field(name)
         return value_at(cell, self.choice) if is_of_choices else cell
 
     def is_shared(self, name: str) -> bool:
-        """True if a field is one for all choices of a response."""
+        """Checks whether all choices of a response share a field."""
         return bool(self.request) and not self._field(name)[1]
 
     def text(self, name: str) -> str:
-        """The text of a required field."""
+        """Returns the text of a required field."""
         cell = self.value(name)
         if cell is None:
             raise InputError.unknown("field", name, self.fields, where=self.where)
@@ -79,12 +79,12 @@ class SavedAnswer:
 
 
 def read_answers(path: Path) -> list[SavedAnswer]:
-    """The responses in a file, failed ones included.
+    """Returns the responses in a file, including failed ones.
 
-    A line is a response, or an object with the response under "response" and other fields, as
-    output files of batches have it ({"custom_id", "response": {"status_code", "body"}, "error"}),
-    or a list [request, response, fields], or a list of responses. One response or a list of them
-    over many lines is read too.
+    A line is a response, a list of responses, or a list [request, response, fields]. It may also be
+    an object with the response under "response" and other fields, as in output files of batches:
+    {"custom_id", "response": {"status_code", "body"}, "error"}. A response, or a list of responses,
+    may extend over several lines.
     """
     answers: list[SavedAnswer] = []
     for where, document in _json_values(read_text(path), str(path)):
@@ -116,7 +116,7 @@ def _join_chunks(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
 
 
 def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
-    """Each JSON value with its place: one a line, or the whole text."""
+    """Yields each JSON value with its place: the value of each line, or of the whole text."""
     numbered = numbered_lines(text)
     if len(numbered) > 1 and numbered[0][1].strip() in ("{", "["):  # one value, indented
         document = parse_value(text, where)
@@ -130,14 +130,14 @@ def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
 
 
 def is_response(document: object) -> bool:
-    """True for a list's member that is a response, or failed; False for requests and fields."""
+    """Checks whether a member of a list is a response or an error, not a request or fields."""
     members = object_at(document)
     is_answer = any(isinstance(members.get(name), kind) for name, kind in OF_RESPONSES.items())
     return is_answer or bool(members.get("error"))
 
 
 def _read_answer(document: Json, where: str) -> SavedAnswer:
-    """A response with its fields, in each of the forms that `read_answers` names."""
+    """Reads a response with its fields, in each form that `read_answers` lists."""
     saved_fields: dict[str, object] = {}
     if isinstance(document, list):
         # [request, response] or [request, response, fields], as parallel requesters save them.
@@ -167,9 +167,9 @@ def _read_answer(document: Json, where: str) -> SavedAnswer:
 
 
 def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
-    """One answer for each prompt of a request of completions, which all wrote as many tokens.
+    """Returns an answer for each prompt of a request for completions of equal length.
 
-    The choices of a chat are answers to one prompt, and stay together.
+    The choices of a chat are answers to one prompt, so they remain one answer.
     """
     choices = answer.body.get("choices")
     if not isinstance(choices, list) or len(choices) < 2:
@@ -179,7 +179,7 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
         return [answer]
     count = len(choices)
     numbers = [value_at(choice, "index") for choice in choices]
-    if numbers != [None] * count:  # else in the order of the prompts
+    if numbers != [None] * count:  # without indices, choices have the order of the prompts
         by_number = dict(zip(map(str, numbers), choices, strict=True))
         if by_number.keys() != set(map(str, range(count))):
             expected = f"choices with the indices 0 to {count - 1}, each once"
@@ -205,14 +205,14 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
 
 
 def _scored(choice: Json) -> object:
-    """The numbers of a choice: of its prompt, or else of the most probable first tokens."""
+    """Returns the numbers of a choice: of its prompt, or of the most probable first tokens."""
     log_probs = value_at(choice, "logprobs")
     tokens, top = value_at(log_probs, "tokens"), value_at(log_probs, "top_logprobs", 0)
     return value_at(choice, "prompt_logprobs") or top or tokens  # an echo's first list is null
 
 
 def _are_alike(first: Any, second: Any) -> bool:
-    """True if two choices score the same, within the noise of a server's numbers."""
+    """Checks whether two choices have equal scores, up to `SAME_NATS`."""
     try:
         tokens = {**first, **second}
         return all(abs(first[token] - second[token]) <= SAME_NATS for token in tokens)

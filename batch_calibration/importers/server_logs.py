@@ -1,4 +1,4 @@
-"""Scores from saved responses of servers: of first tokens, of whole prompts, or of `/v1/score`."""
+"""Reads scores in saved responses of servers: of tokens, of prompts, or of `/v1/score`."""
 
 import re
 from collections.abc import Sequence
@@ -46,9 +46,9 @@ PATTERNS = {
 }
 """Server -> pattern of the beginning of its files, after the first bracket."""
 MAX_TOKENS_FOR_MASS = 3
-"""Tokens of a label up to which the mass of all labels tells whether the model answers so."""
+"""The most tokens of a label for which the labels' total probability describes the answers."""
 ScoredPrompt = dict[int, tuple[float, SavedAnswer]]
-"""Of a prompt that was scored with labels: label's index -> log-probability in nats, and answer."""
+"""The scores of a prompt: index of a label -> its log-probability in nats, and the answer."""
 
 
 def recognizes(server: str, _: Path, start: bytes) -> bool:
@@ -110,7 +110,7 @@ def _from_tokens(
 
 
 def _answered(answers: list[SavedAnswer]) -> tuple[list[SavedAnswer], list[str]]:
-    """The responses of requests that did not fail, and a note on the others."""
+    """Returns the responses of successful requests, and a note on failed requests."""
     answered = [answer for answer in answers if not answer.failure]
     if len(answered) == len(answers):
         return answers, []
@@ -123,7 +123,7 @@ def _answered(answers: list[SavedAnswer]) -> tuple[list[SavedAnswer], list[str]]
 
 
 def _split_prompts(answer: SavedAnswer, reading: Reading) -> list[SavedAnswer]:
-    """One answer for each prompt of a request; a right label of one prompt is not of the others."""
+    """Returns an answer for each prompt of a request; raises if they share a right label."""
     choices = split_choices(answer)
     if len(choices) > 1 and reading.gold and choices[0].is_shared(reading.gold):
         expected = f"a list of {len(choices)} right labels in {reading.gold!r}, one for each "
@@ -133,7 +133,7 @@ def _split_prompts(answer: SavedAnswer, reading: Reading) -> list[SavedAnswer]:
 
 
 def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) -> Imported:
-    """The scores of SGLang's `/v1/score`, each response of one row or many."""
+    """Returns the scores of SGLang's `/v1/score`, with one or more rows per response."""
     blocks, answer_of_row = [], list[SavedAnswer]()
     for answer in answers:
         block = servers.label_probs(answer.body, answer.where)
@@ -146,12 +146,12 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
         answer_of_row += [answer] * len(block)
     probs = np.concatenate(blocks)
     if len(probs) > len(answers):
-        # A response's fields hold for all its rows; none of them is an id of one.
+        # A response's fields belong to all its rows, so its id identifies no row.
         answer_of_row = [answer.without_id() for answer in answer_of_row]
     with np.errstate(divide="ignore"):
         scores = np.log(probs)  # minus infinity where a label was not returned
     imported = import_answers(path, answer_of_row, reading, scores, "SGLang, /v1/score")
-    # A softmax over the labels alone says nothing of the other tokens; a thousandth is rounding.
+    # A softmax over the labels excludes other tokens; a thousandth is rounding.
     if not (np.abs(probs.sum(axis=1) - 1) < 1e-3).all():
         return imported
     note = "The probabilities are a softmax over the labels, not over the whole vocabulary."
@@ -164,13 +164,14 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
 def _from_prompts(
     path: Path, answers: list[SavedAnswer], reading: Reading, kind: ResponseFormat, failed: int
 ) -> Imported:
-    """Scores from prompts that each end with one label; the answers to one prompt make a row.
+    """Returns scores of prompts that end with a label; the answers to one prompt are a row.
 
-    Prompts that lack a label are left out if as many requests failed, and refused otherwise.
+    Prompts without all labels are left out if enough requests failed; otherwise they raise an
+    error.
     """
     labels = reading.labels
     prompts, longest = _group_prompts(answers, kind, labels)
-    # A row that lacks a label has no bound either: nothing says how low it lies.
+    # A row that lacks a label has no bound for its score, so it is left out.
     rows = {number: prompt for number, prompt in enumerate(prompts) if len(prompt) == len(labels)}
     if len(prompts) * len(labels) - len(answers) > failed:
         partial = next(prompt for prompt in prompts if len(prompt) < len(labels))
@@ -202,7 +203,7 @@ def _from_prompts(
 def _group_prompts(
     answers: list[SavedAnswer], kind: ResponseFormat, labels: Sequence[str]
 ) -> tuple[list[ScoredPrompt], int]:
-    """The prompts in the file's order, and the number of tokens of the longest label."""
+    """Returns the prompts in the file's order, and the number of tokens of the longest label."""
     # A prompt may occur twice; its second scores are another row: (prompt, 2).
     prompts: dict[tuple[str, int], ScoredPrompt] = {}
     times: dict[tuple[str, int], int] = {}
@@ -230,30 +231,30 @@ def _group_prompts(
 
 
 def _cells(prompt: ScoredPrompt, name: str) -> list[object]:
-    """A field of a prompt's answers, in the order of the labels."""
+    """Returns a field of a prompt's answers, in the order of the labels."""
     return [prompt[label][1].value(name) for label in sorted(prompt)]
 
 
 def _is_shared(prompt: ScoredPrompt, name: str) -> bool:
-    """True if a field is equal in all answers to a prompt."""
+    """Checks whether a field is equal in all answers to a prompt."""
     return len(set(map(str, _cells(prompt, name)))) == 1
 
 
 def _first_answer(prompt: ScoredPrompt) -> SavedAnswer:
-    """The first in the file of a prompt's answers."""
+    """Returns the prompt's first answer in the file."""
     return min((answer for _, answer in prompt.values()), key=lambda answer: answer.number)
 
 
 def _right_labels(
     prompts: Sequence[ScoredPrompt], rows: Sequence[ScoredPrompt], reading: Reading
 ) -> np.ndarray:
-    """The right label [n] of each row, a prompt with an answer for each label.
+    """Returns the right label [n] of each row, a prompt with an answer for each label.
 
-    A field that is equal in all answers to a prompt is a label's name or its index. A field that
-    differs is a flag, true where the answer's own label is the right one.
+    A field that is equal in all answers to a prompt is a label's name or its index. Another field
+    is a flag, which is true in the answer with the right label.
     """
     name, k = reading.gold, len(reading.labels)
-    prompt_of: dict[str, ScoredPrompt] = {}  # request -> the prompt that its one value is of
+    prompt_of: dict[str, ScoredPrompt] = {}  # request -> the prompt of its single value
     for row in rows:
         for _, answer in row.values():
             if answer.is_shared(name) and prompt_of.setdefault(answer.request, row) is not row:

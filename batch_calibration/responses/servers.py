@@ -273,6 +273,7 @@ def _is_echoed(response: Response) -> bool:
 
 
 def _openai_prompt(response: Response, where: str) -> PromptTokens:
+    """Reads the prompt of a completion that echoes it."""
     listed = _openai_log_probs(response, where)
     tokens, log_probs = list_at(listed, "tokens"), list_at(listed, "token_logprobs")
     if not tokens or len(tokens) != len(log_probs):
@@ -293,6 +294,7 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
 
 
 def _openai_log_probs(response: Response, where: str) -> Mapping[str, object]:
+    """Returns the log-probabilities of the first choice."""
     if not isinstance(value_at(response, "choices", 0), Mapping):
         raise InputError.at(where, "a response with choices", "none")
     log_probs = value_at(response, "choices", 0, "logprobs")
@@ -376,6 +378,7 @@ def _sglang_answer(response: Response, where: str) -> Answer:
 
 
 def _sglang_prompt(response: Response, where: str) -> PromptTokens:
+    """Reads the prompt of a response of `/generate`."""
     triples = list_at(response, "meta_info", "input_token_logprobs")
     if not triples:
         raise InputError(
@@ -393,6 +396,7 @@ def _sglang_prompt(response: Response, where: str) -> PromptTokens:
 
 
 def _log_probs(numbers: Sequence[object], where: str) -> tuple[float, ...]:
+    """Reads the log-probabilities of tokens."""
     return tuple(read_log_prob(number, where) for number in numbers)
 
 
