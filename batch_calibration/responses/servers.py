@@ -55,9 +55,11 @@ def read_tokens(pairs: Iterable[tuple[object, object]], where: str) -> dict[str,
         if not isinstance(token, str):
             raise InputError.at(where, "the text of a token", shown(token))
         nats = read_log_prob(log_prob, where)
-        # Another token may have this text. An equal probability means the same token, because some
-        # servers list the sampled token a second time.
-        if log_probs.setdefault(token, nats) != nats:
+        if token not in log_probs:
+            log_probs[token] = nats
+        elif log_probs[token] != nats:
+            # Another token has this text. An equal probability means the same token, because some
+            # servers list the sampled token a second time.
             log_probs[token] = float(np.logaddexp(log_probs[token], nats))
     return log_probs
 
