@@ -7,7 +7,6 @@ hold all scores of a row. Anything ambiguous is refused, with a request for name
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 
@@ -16,12 +15,7 @@ from batch_calibration.errors import InputError, refuse_unknown, shown, spell
 from batch_calibration.importers import cells
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import Column, Columns
-from batch_calibration.importers.gold import (
-    MIN_ROWS_TO_WARN,
-    gold_of_rows,
-    name_indices,
-    recognize_gold,
-)
+from batch_calibration.importers.gold import gold_of_rows, name_indices, recognize_gold
 from batch_calibration.importers.nested import or_nested
 from batch_calibration.importers.score_columns import (
     choose_real,
@@ -33,14 +27,14 @@ from batch_calibration.importers.score_columns import (
 from batch_calibration.importers.vectors import (
     Names,
     Vectors,
-    first_cell,
+    is_of_counts,
     is_vector,
     read_vectors,
-    scores_of,
 )
 
 SCORE_NAMES = "scores log_probs logprobs log_likelihoods loglikelihoods logits probs probabilities"
 """Names under which tables keep all scores of a row together."""
+MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
 
 
 @or_nested
@@ -253,7 +247,7 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
     for name, column in candidates.items():
         is_usual = name.lower() in SCORE_NAMES.split()
         is_named = is_usual or name in labels
-        if is_vector(column, may_be_texts=is_usual) and (is_named or not _is_of_counts(column)):
+        if is_vector(column, may_be_texts=is_usual) and (is_named or not is_of_counts(column)):
             vectors.append(name)
     lacking = [name for name in labels if name not in candidates]
     if labels and not lacking:
@@ -271,14 +265,6 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
             f"row; name one of them: {spell('labels', fits[0])}."
         )
     return fits[0] if fits else None
-
-
-def _is_of_counts(column: Column) -> bool:
-    """True for lists of whole numbers, such as ids of tokens, and dicts of counts and costs."""
-    members = [scores_of(cell) for cell in column]
-    if isinstance(first_cell(column), dict):  # A cost may stand next to whole numbers.
-        return all(map(cells.are_counts, filter(None, members)))
-    return cells.are_whole(cells.numbers_of(list(chain.from_iterable(members)))[0])
 
 
 def _score_column(where: str, name: str, column: Column) -> np.ndarray:

@@ -27,7 +27,6 @@ from batch_calibration.importers.gold_fit import LEAST_SHARE, WORDS_SHARE, fit_g
 from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors, first_cell
 from batch_calibration.responses.top_k import SPACES
 
-MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
 NO_WORD = re.compile(r"\W*[A-Za-z]?\W*|.*\d.*")
 """Names such as A, (B) or label 0, with indices in the order of the columns."""
 AFFIRMATIVE = "yes true positive pos correct right good entailment acceptable"
@@ -246,14 +245,14 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         label_of |= dict(zip(known, range(len(names)), strict=True))
     bare = {cell.translate(SPACES).strip() for cell in cells} - {"", "-1"}
     k = len(names)
-    places = {str(i): i for i in range(k)}
+    indices = {str(i): i for i in range(-1, k)}
     for known in (tuple(plain_names(names)), short_names(names)):
         is_numbered = any(map(str.isdecimal, known)) and known != tuple(names)
         if not is_numbered or not bare or not bare <= set(known):
             continue
-        if not bare <= places.keys():  # logit_1, logit_10: no indices
+        if not bare <= indices.keys():  # logit_1, logit_10: no indices
             label_of |= {name: i for i, name in enumerate(known)}
-        elif any(known[places[cell]] != cell for cell in bare):
+        elif any(known[indices[cell]] != cell for cell in bare):
             expected = "right labels that are clearly names, or clearly indices from 0"
             columns = ", ".join(map(repr, names[:MAX_LISTED]))
             got = f"{shown(sorted(bare))} for the columns {columns}"
@@ -265,7 +264,6 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
             remedy = "write the labels' names, or leave cells empty if the label is unknown"
             raise InputError.at(where, f"indices of the labels from 0 to {k - 1}", got, remedy)
         # Some are neither: what most of them are decides, and the first of the others is refused.
-        indices = {str(i): i for i in range(-1, len(names))}
         count_indices = sum(counts[text] for text, cell in cell_of.items() if cell in indices)
         if count_indices > sum(counts[text] for text, cell in cell_of.items() if cell in own):
             label_of = {"": -1, **indices}

@@ -6,13 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, count_at, list_at, object_at, text_at, value_at
 from batch_calibration.files.rows import numbered_lines, parse_value, read_text
-from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.gold import name_indices
 
 ID = "custom_id"  # field of a batch's lines that leads back to the request
 OF_RESPONSES = {
@@ -84,17 +80,18 @@ def read_answers(path: Path) -> list[SavedAnswer]:
     A line is a response, a list of responses, or a list [request, response, fields]. It may also be
     an object with the response under "response" and other fields, as in output files of batches:
     {"custom_id", "response": {"status_code", "body"}, "error"}. A response, or a list of responses,
-    may extend over several lines.
+    may extend over several lines. A file without responses gives an empty list.
     """
     answers: list[SavedAnswer] = []
     for where, document in _json_values(read_text(path), str(path)):
-        is_batch = isinstance(document, list) and all(map(is_response, document))
+        is_batch = isinstance(document, list) and all(map(_is_response, document))
         for i, member in enumerate(document if is_batch else [document], 1):  # type: ignore[arg-type]
             answer = _read_answer(member, f"{where}, response {i}" if is_batch else where)
             answers.append(replace(answer, number=len(answers)))
     if not answers:
         raise InputError.at(path, "one response per line", "none")
-    return _join_chunks(answers)
+    joined = _join_chunks(answers)
+    return joined if any(_is_response(answer.body) or answer.failure for answer in joined) else []
 
 
 def _join_chunks(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
@@ -129,7 +126,7 @@ def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
             yield f"{where}, line {i}", parse_value(event, f"{where}, line {i}", "line")
 
 
-def is_response(document: object) -> bool:
+def _is_response(document: object) -> bool:
     """Checks whether a member of a list is a response or an error, not a request or fields."""
     members = object_at(document)
     is_answer = any(isinstance(members.get(name), kind) for name, kind in OF_RESPONSES.items())
@@ -218,74 +215,3 @@ def _are_alike(first: Any, second: Any) -> bool:
         return all(abs(first[token] - second[token]) <= SAME_NATS for token in tokens)
     except (KeyError, TypeError):  # other tokens, or no tokens with numbers
         return bool(first is not None and first == second)
-
-
-# Answers as rows of scores
-
-
-def import_answers(
-    path: Path,
-    answers: Sequence[SavedAnswer],
-    reading: Reading,
-    scores: np.ndarray,
-    scorer: str,
-    *,
-    gold: np.ndarray | None = None,
-    row_ids: tuple[str, ...] | None = None,
-) -> Imported:
-    """Returns the scores [n, k] of `reading.labels` with the fields of the answers [n].
-
-    Args:
-        path: The file.
-        answers: The answer of each row.
-        reading: The user's description of the file, which names the fields.
-        scores: The scores in nats.
-        scorer: The scorer's name in the context.
-        gold: [n], the indices of right labels. None reads them from the field `reading.gold`.
-        row_ids: The ids of answers without an id. None numbers the answers.
-    """
-    context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
-    if model := text_at(answers[0].body, "model"):
-        context["model"] = model
-    order, notes = tuple[str, ...](), tuple[str, ...]()
-    if gold is None and reading.gold:
-        gold, order, notes = right_labels(answers, reading)
-    # Files of batches have ids of their own.
-    ids = reading.ids or (ID if all(ID in answer.fields for answer in answers) else "")
-    numbers = tuple(str(answer.number) for answer in answers)
-    if ids:
-        row_ids = tuple(answer.text(ids) for answer in answers)
-    elif row_ids is None and len(set(numbers)) == len(numbers):  # no response has several rows
-        row_ids = numbers
-    columns = {}
-    for name in reading.by:
-        columns[name] = [answer.text(name) for answer in answers]
-    imported = Imported(str(path), scores, reading.labels, gold, row_ids, about=context, full=True)
-    return replace(imported, columns=columns, notes=notes, index_names=order)
-
-
-def right_labels(
-    answers: Sequence[SavedAnswer], reading: Reading
-) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
-    """Returns the right label [n] of each answer, the order of its indices, and notes.
-
-    A right label is a name, or an index if no name is a number; null becomes -1. The order is () if
-    right labels are names.
-    """
-    # A label that is itself a number is never taken by index.
-    index_of = {name.strip(): j for j, name in enumerate(reading.labels)}
-    if not any(name.lstrip("-").isdecimal() for name in index_of):
-        index_of |= {str(j): j for j in range(-1, len(reading.labels))}  # -1 for unknown
-    cells = [answer.value(reading.gold) for answer in answers]
-    if all(cell is None for cell in cells):
-        answers[0].text(reading.gold)  # raises: there is no such field
-    gold = []
-    texts, order, notes = name_indices(cells, reading.labels, reading.gold_names)
-    for answer, cell, text in zip(answers, cells, texts, strict=True):
-        label = -1 if cell is None else index_of.get(text)
-        if label is None:
-            expected = f"the right label in {reading.gold!r}: one of "
-            expected += f"{', '.join(reading.labels)}, its index if no label is a number, or null"
-            raise InputError.at(answer.where, expected, shown(cell))
-        gold.append(label)
-    return np.array(gold, np.int32), order, notes

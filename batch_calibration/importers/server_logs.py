@@ -9,17 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import value_at
+from batch_calibration.files import Json, text_at, value_at
 from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.gold import name_indices
 from batch_calibration.importers.questions import read_flag
-from batch_calibration.importers.server_lines import (
-    SavedAnswer,
-    import_answers,
-    is_response,
-    read_answers,
-    right_labels,
-    split_choices,
-)
+from batch_calibration.importers.server_lines import ID, SavedAnswer, read_answers, split_choices
 from batch_calibration.importers.text_files import read_json
 from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
@@ -64,7 +58,7 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
     `/v1/score`, in the order of its ids.
     """
     response_format, answers = servers.RESPONSE_FORMATS[server], read_answers(path)
-    if not any(is_response(answer.body) or answer.failure for answer in answers):
+    if not answers:
         return read_json(path, reading)  # a response deeper inside of each row
     if len(set(reading.labels)) < max(2, len(reading.labels)):
         expected = "two or more different labels, as the model writes them"
@@ -104,7 +98,7 @@ def _from_tokens(
             f"{several:,} of {len(answers):,} responses hold several answers to one prompt "
             "(n > 1); only the first answer is read."
         )
-    imported = import_answers(path, answers, reading, top.log_probs, kind.scorer)
+    imported = _import_answers(path, answers, reading, top.log_probs, kind.scorer)
     notes.append(servers.note_tokens(top.tokens))
     return replace(imported, bound=top.bound, notes=tuple(notes))
 
@@ -150,7 +144,7 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
         answer_of_row = [answer.without_id() for answer in answer_of_row]
     with np.errstate(divide="ignore"):
         scores = np.log(probs)  # minus infinity where a label was not returned
-    imported = import_answers(path, answer_of_row, reading, scores, "SGLang, /v1/score")
+    imported = _import_answers(path, answer_of_row, reading, scores, "SGLang, /v1/score")
     # A softmax over the labels excludes other tokens; a thousandth is rounding.
     if not (np.abs(probs.sum(axis=1) - 1) < 1e-3).all():
         return imported
@@ -193,7 +187,7 @@ def _from_prompts(
     gold = _right_labels(prompts, list(rows.values()), reading) if reading.gold else None
     firsts = list(map(_first_answer, rows.values()))
     ids = tuple(map(str, rows))
-    imported = import_answers(path, firsts, reading, scores, kind.scorer, gold=gold, row_ids=ids)
+    imported = _import_answers(path, firsts, reading, scores, kind.scorer, gold=gold, row_ids=ids)
     if len(rows) < len(prompts):
         note = f"{len(prompts) - len(rows):,} of {len(prompts):,} prompts lack a failed label."
         imported = replace(imported, notes=(note,))
@@ -262,7 +256,7 @@ def _right_labels(
                 got = f"{shown(answer.value(name))} for several prompts"
                 raise InputError.at(answer.request, expected, got)
     if all(_is_shared(prompt, name) for prompt in prompts):
-        return right_labels(list(map(_first_answer, rows)), reading)[0]
+        return _label_indices(list(map(_first_answer, rows)), reading)[0]
     cells = {tuple(map(str.strip, map(str, _cells(row, name)))) for row in rows}
     # A flag of JSON is no index, and the last label may be right in every row.
     kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
@@ -280,3 +274,74 @@ def _right_labels(
             expected += "line of the right label and 0 on the others"
             raise InputError.at(_first_answer(row).where, expected, shown(_cells(row, name)))
     return gold
+
+
+# Answers as rows of scores
+
+
+def _import_answers(
+    path: Path,
+    answers: Sequence[SavedAnswer],
+    reading: Reading,
+    scores: np.ndarray,
+    scorer: str,
+    *,
+    gold: np.ndarray | None = None,
+    row_ids: tuple[str, ...] | None = None,
+) -> Imported:
+    """Returns the scores [n, k] of `reading.labels` with the fields of the answers [n].
+
+    Args:
+        path: The file.
+        answers: The answer of each row.
+        reading: The user's description of the file, which names the fields.
+        scores: The scores in nats.
+        scorer: The scorer's name in the context.
+        gold: [n], the indices of right labels. None reads them from the field `reading.gold`.
+        row_ids: The ids of answers without an id. None numbers the answers.
+    """
+    context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
+    if model := text_at(answers[0].body, "model"):
+        context["model"] = model
+    order, notes = tuple[str, ...](), tuple[str, ...]()
+    if gold is None and reading.gold:
+        gold, order, notes = _label_indices(answers, reading)
+    # Files of batches have ids of their own.
+    ids = reading.ids or (ID if all(ID in answer.fields for answer in answers) else "")
+    numbers = tuple(str(answer.number) for answer in answers)
+    if ids:
+        row_ids = tuple(answer.text(ids) for answer in answers)
+    elif row_ids is None and len(set(numbers)) == len(numbers):  # no response has several rows
+        row_ids = numbers
+    columns = {}
+    for name in reading.by:
+        columns[name] = [answer.text(name) for answer in answers]
+    imported = Imported(str(path), scores, reading.labels, gold, row_ids, about=context, full=True)
+    return replace(imported, columns=columns, notes=notes, index_names=order)
+
+
+def _label_indices(
+    answers: Sequence[SavedAnswer], reading: Reading
+) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
+    """Returns the right label [n] of each answer, the order of its indices, and notes.
+
+    A right label is a name, or an index if no name is a number; null becomes -1. The order is () if
+    right labels are names.
+    """
+    # A label that is itself a number is never taken by index.
+    index_of = {name.strip(): j for j, name in enumerate(reading.labels)}
+    if not any(name.lstrip("-").isdecimal() for name in index_of):
+        index_of |= {str(j): j for j in range(-1, len(reading.labels))}  # -1 for unknown
+    cells = [answer.value(reading.gold) for answer in answers]
+    if all(cell is None for cell in cells):
+        answers[0].text(reading.gold)  # raises: there is no such field
+    gold = []
+    texts, order, notes = name_indices(cells, reading.labels, reading.gold_names)
+    for answer, cell, text in zip(answers, cells, texts, strict=True):
+        label = -1 if cell is None else index_of.get(text)
+        if label is None:
+            expected = f"the right label in {reading.gold!r}: one of "
+            expected += f"{', '.join(reading.labels)}, its index if no label is a number, or null"
+            raise InputError.at(answer.where, expected, shown(cell))
+        gold.append(label)
+    return np.array(gold, np.int32), order, notes

@@ -247,9 +247,8 @@ def _openai_answer(response: Response, where: str) -> Answer:
     if "outputs" in response and "choices" not in response:
         return _found_answer(value_at(response, "outputs", 0, "logprobs"))
     if isinstance(response.get("output"), list):  # the Responses API: messages with parts
-        parts = chain.from_iterable(
-            list_at(item, "content") for item in list_at(response, "output")
-        )
+        messages = list_at(response, "output")
+        parts = chain.from_iterable(list_at(message, "content") for message in messages)
         return _read_entries([*chain.from_iterable(list_at(part, "logprobs") for part in parts)])
     log_probs = _openai_log_probs(response, where)
     is_chat = log_probs.get("content") is not None
@@ -334,12 +333,10 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
         )
     tokens, log_probs = [], []
     for i, candidates in enumerate(listed):
-        if candidates is None:  # The first token has no log-probability.
-            tokens.append("")
-            log_probs.append(float("nan"))
-            continue
         token = value_at(candidates, str(value_at(ids, i)))
-        if token is None and isinstance(candidates, Mapping) and len(candidates) == 1:
+        if candidates is None:  # The first token has no log-probability.
+            token = {"decoded_token": ""}
+        elif token is None and isinstance(candidates, Mapping) and len(candidates) == 1:
             (token,) = candidates.values()
         if token is None:
             raise InputError(

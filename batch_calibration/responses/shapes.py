@@ -35,11 +35,7 @@ class Answer(NamedTuple):
 
 
 def find_answers(
-    node: object,
-    path: str = "",
-    ids: Collection[str] = (),
-    above: object = None,
-    depth: int = 0,
+    node: object, path: str = "", ids: Collection[str] = (), above: object = None, depth: int = 0
 ) -> Iterator[Answer]:
     """Yields the answers in a value, then those inside of answers.
 
