@@ -14,7 +14,7 @@ from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.files import Json, write_csv, write_whole
 from batch_calibration.files.rows import json_rows
 from batch_calibration.importers.gold import gold_indices
-from batch_calibration.importers.text_files import read_cells
+from batch_calibration.importers.text_files import read_rows
 from batch_calibration.scoring.api.protocols import read_messages
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Settings
@@ -309,5 +309,4 @@ def _read_rows(path: Path) -> tuple[list[str], list[dict[str, Json]]]:
             rows.append(document)
             empty |= dict.fromkeys(document, "")
         return list(empty), [empty | row for row in rows]
-    names, cells = read_cells(path)
-    return names, [dict[str, Json](zip(names, row, strict=True)) for row in cells]
+    return read_rows(path)

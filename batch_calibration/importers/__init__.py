@@ -36,12 +36,10 @@ class Importer(NamedTuple):
     Attributes:
         recognizes: Checks from a file's path and first bytes whether it has this format.
         read: Reads the scores of a file, given the user's description of it.
-        source: The documentation of the format.
     """
 
     recognizes: Callable[[Path, bytes], bool]
     read: Callable[[Path, Reading], list[Imported]]
-    source: str
 
 
 FOREIGN = (
@@ -69,50 +67,39 @@ FOREIGN = (
     ),
 )
 """Files without usable scores: a pattern of their first bytes, their kind, and a remedy."""
-HARNESS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
-SERVERS = {
-    "vllm": "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html",
-    "openai": "https://platform.openai.com/docs/api-reference",
-    "sglang": "https://docs.sglang.ai/basic_usage/native_api.html",
-    "llama.cpp": "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
-    "ollama": "https://docs.ollama.com/api",
-    "gemini": "https://ai.google.dev/api/generate-content",
-}
-"""Server -> the documentation of its responses; servers differ only in `RESPONSE_FORMATS`."""
-SAFETENSORS = "https://huggingface.co/docs/safetensors"
-LIGHTEVAL = "https://huggingface.co/docs/lighteval/saving-and-reading-results"
-INSPECT = "https://inspect.aisi.org.uk/eval-logs.html"
-HELM = "https://crfm-helm.readthedocs.io/en/latest/tutorial/"
-NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
-PARQUET = "https://parquet.apache.org/docs/file-format/"
-FASTTEXT = "https://fasttext.cc/docs/en/supervised-tutorial.html"
-ARROW = "https://arrow.apache.org/docs/format/Columnar.html"
 
 
 def _of_server(server: str) -> Importer:
     recognizes, read = partial(server_logs.recognizes, server), partial(server_logs.read, server)
-    return Importer(recognizes, read, SERVERS[server])
+    return Importer(recognizes, read)
 
 
 # Formats of logs come before formats of tables, because a log may also be JSON Lines or a zip.
 IMPORTERS: dict[str, Importer] = {
-    "lm_eval": Importer(lm_eval.recognizes, lm_eval.read, HARNESS),
-    "lighteval": Importer(lighteval.recognizes, lighteval.read, LIGHTEVAL),
-    "inspect_ai": Importer(inspect_ai.recognizes, inspect_ai.read, INSPECT),
-    "helm": Importer(helm.recognizes, helm.read, HELM),
-    **{server: _of_server(server) for server in SERVERS},
-    "npz": Importer(array_files.is_npz, partial(array_files.read, array_files.load_npz), NPY),
-    "npy": Importer(array_files.is_npy, partial(array_files.read, array_files.load_npy), NPY),
+    # https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md
+    "lm_eval": Importer(lm_eval.recognizes, lm_eval.read),
+    # https://huggingface.co/docs/lighteval/saving-and-reading-results
+    "lighteval": Importer(lighteval.recognizes, lighteval.read),
+    # https://inspect.aisi.org.uk/eval-logs.html
+    "inspect_ai": Importer(inspect_ai.recognizes, inspect_ai.read),
+    # https://crfm-helm.readthedocs.io/en/latest/tutorial/
+    "helm": Importer(helm.recognizes, helm.read),
+    **{server: _of_server(server) for server in server_logs.PATTERNS},
+    # https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+    "npz": Importer(array_files.is_npz, partial(array_files.read, array_files.load_npz)),
+    "npy": Importer(array_files.is_npy, partial(array_files.read, array_files.load_npy)),
+    # https://huggingface.co/docs/safetensors
     "safetensors": Importer(
-        array_files.is_safetensors,
-        partial(array_files.read, array_files.load_safetensors),
-        SAFETENSORS,
+        array_files.is_safetensors, partial(array_files.read, array_files.load_safetensors)
     ),
-    "parquet": Importer(frames.is_parquet, partial(frames.read, frames.load_parquet), PARQUET),
-    "arrow": Importer(frames.is_arrow, partial(frames.read, frames.load_arrow), ARROW),
-    "json": Importer(text_files.is_json, text_files.read_json, "https://jsonlines.org"),
-    "fasttext": Importer(text_files.is_fasttext, text_files.read_fasttext, FASTTEXT),
-    "csv": Importer(text_files.is_delimited, text_files.read_delimited, "RFC 4180"),
+    # https://parquet.apache.org/docs/file-format/
+    "parquet": Importer(frames.is_parquet, partial(frames.read, frames.load_parquet)),
+    # https://arrow.apache.org/docs/format/Columnar.html
+    "arrow": Importer(frames.is_arrow, partial(frames.read, frames.load_arrow)),
+    "json": Importer(text_files.is_json, text_files.read_json),  # https://jsonlines.org
+    # https://fasttext.cc/docs/en/supervised-tutorial.html
+    "fasttext": Importer(text_files.is_fasttext, text_files.read_fasttext),
+    "csv": Importer(text_files.is_delimited, text_files.read_delimited),  # RFC 4180
 }
 """Format -> importer; the first importer that recognizes a file reads it."""
 

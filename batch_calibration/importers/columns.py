@@ -7,7 +7,6 @@ may hold all scores of a row. Ambiguous columns raise an error that asks for nam
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 
@@ -16,13 +15,7 @@ from batch_calibration.errors import InputError, refuse_unknown, shown, spell
 from batch_calibration.importers import cells
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import Column, Columns
-from batch_calibration.importers.gold import (
-    MIN_ROWS_TO_WARN,
-    gold_of_rows,
-    index_order,
-    name_indices,
-    recognize_gold,
-)
+from batch_calibration.importers.gold import gold_of_rows, name_indices, recognize_gold
 from batch_calibration.importers.nested import or_nested
 from batch_calibration.importers.score_columns import (
     choose_real,
@@ -34,14 +27,14 @@ from batch_calibration.importers.score_columns import (
 from batch_calibration.importers.vectors import (
     Names,
     Vectors,
-    first_cell,
+    is_of_counts,
     is_vector,
     read_vectors,
-    scores_of,
 )
 
 SCORE_NAMES = "scores log_probs logprobs log_likelihoods loglikelihoods logits probs probabilities"
 """Usual names of columns that hold all scores of a row."""
+MIN_ROWS_TO_WARN = 10  # rows per label; with fewer, the first label may be absent by chance
 
 
 @or_nested
@@ -174,8 +167,8 @@ def label_rows(
         at = f"{where}, column {reading.gold!r}"
         # New names replace the names of all columns of scores.
         names = own if set(chosen) <= set(own) else chosen
-        right, read_as = name_indices(columns[reading.gold], names, reading.gold_names)
-        order = () if vectors.lists else index_order(set(right), names)
+        right, order, read_as = name_indices(columns[reading.gold], names, reading.gold_names)
+        order = () if vectors.lists else order
         gold, gold_notes = gold_of_rows(at, right, vectors, names)
         notes += read_as + gold_notes
         known_labels = gold[gold >= 0]
@@ -260,7 +253,7 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
     for name, column in candidates.items():
         is_usual = name.lower() in SCORE_NAMES.split()
         is_named = is_usual or name in labels
-        if is_vector(column, may_be_texts=is_usual) and (is_named or not _is_of_counts(column)):
+        if is_vector(column, may_be_texts=is_usual) and (is_named or not is_of_counts(column)):
             vectors.append(name)
     lacking = [name for name in labels if name not in candidates]
     if labels and not lacking:
@@ -278,14 +271,6 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
             f"row; name one of them: {spell('labels', fits[0])}."
         )
     return fits[0] if fits else None
-
-
-def _is_of_counts(column: Column) -> bool:
-    """Checks whether cells are lists of whole numbers, such as token ids, or dicts of counts."""
-    members = [scores_of(cell) for cell in column]
-    if isinstance(first_cell(column), dict):  # A dict of counts may also hold a cost.
-        return all(map(cells.are_counts, filter(None, members)))
-    return cells.are_whole(cells.numbers_of(list(chain.from_iterable(members)))[0])
 
 
 def _score_column(where: str, name: str, column: Column) -> np.ndarray:

@@ -27,7 +27,6 @@ from batch_calibration.importers.gold_fit import LEAST_SHARE, WORDS_SHARE, fit_g
 from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors, first_cell
 from batch_calibration.responses.top_k import SPACES
 
-MIN_ROWS_TO_WARN = 10  # rows per label; with fewer, the first label may be absent by chance
 NO_WORD = re.compile(r"\W*[A-Za-z]?\W*|.*\d.*")
 """Label names such as A, (B) or label 0, which have indices in the order of the columns."""
 AFFIRMATIVE = "yes true positive pos correct right good entailment acceptable"
@@ -136,13 +135,15 @@ def fold(text: str) -> str:
 
 def name_indices(
     column: Column, names: Sequence[str], gold_names: Names = ()
-) -> tuple[list[str], tuple[str, ...]]:
-    """Returns the cells as texts and a note, with indices replaced by their names, if known.
+) -> tuple[list[str], Names, Names]:
+    """Returns the cells as texts, the order of their indices (() for names), and notes.
+
+    The user or the file may give names of indices.
 
     >>> name_indices([1, 0], ("yes", "no"), ("no", "yes"))
-    (['yes', 'no'], ())
+    (['yes', 'no'], (), ())
     >>> name_indices([1, 0], ("True", "False"))
-    (['True', 'False'], ("0 is read as 'False', 1 is read as 'True'.",))
+    (['True', 'False'], (), ("0 is read as 'False', 1 is read as 'True'.",))
     """
     plain, texts, notes = plain_labels(names), texts_of(column), Names()
     known = {*map(fold, names), *map(fold, plain)}
@@ -159,7 +160,7 @@ def name_indices(
     of_index = {str(i): name for i, name in enumerate(gold_names)}
     if of_index:
         texts = [of_index.get(WHOLE.sub(r"\1", text), text) for text in texts]
-    return texts, notes
+    return texts, index_order(set(texts), names), notes
 
 
 def index_order(texts: Set[str], names: Sequence[str]) -> Names:
@@ -253,14 +254,14 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         label_of |= dict(zip(known, range(len(names)), strict=True))
     bare = {cell.translate(SPACES).strip() for cell in cells} - {"", "-1"}
     k = len(names)
-    places = {str(i): i for i in range(k)}
+    indices = {str(i): i for i in range(-1, k)}
     for known in (tuple(plain_names(names)), short_names(names)):
         is_numbered = any(map(str.isdecimal, known)) and known != tuple(names)
         if not is_numbered or not bare or not bare <= set(known):
             continue
-        if not bare <= places.keys():  # in logit_1 and logit_10, 10 is too large
+        if not bare <= indices.keys():  # in logit_1 and logit_10, 10 is too large
             label_of |= {name: i for i, name in enumerate(known)}
-        elif any(known[places[cell]] != cell for cell in bare):
+        elif any(known[indices[cell]] != cell for cell in bare):
             expected = "right labels that are clearly names, or clearly indices from 0"
             columns = ", ".join(map(repr, names[:MAX_LISTED]))
             got = f"{shown(sorted(bare))} for the columns {columns}"
@@ -272,7 +273,6 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
             remedy = "write the labels' names, or leave cells empty if the label is unknown"
             raise InputError.at(where, f"indices of the labels from 0 to {k - 1}", got, remedy)
         # Some cells are neither. The more frequent kind is expected, and other cells are refused.
-        indices = {str(i): i for i in range(-1, len(names))}
         count_indices = sum(counts[text] for text, cell in cell_of.items() if cell in indices)
         if count_indices > sum(counts[text] for text, cell in cell_of.items() if cell in own):
             label_of = {"": -1, **indices}

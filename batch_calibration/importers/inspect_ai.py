@@ -22,7 +22,7 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import numbered_names
 from batch_calibration.importers.compressed import check_archive, open_zstandard
 from batch_calibration.responses.answers import MAX_TOKENS_AT_ONCE, find_place, names_label
-from batch_calibration.responses.servers import add_token
+from batch_calibration.responses.servers import read_tokens
 from batch_calibration.responses.top_k import AROUND, fold
 
 HEADERS = ("header.json", "_journal/start.json")
@@ -306,9 +306,7 @@ def _answer_position(
             f"{where}: the log has no log-probabilities of other tokens; evaluate again with "
             "--logprobs --top-logprobs 20 and a provider that returns them."
         )
-    log_probs: dict[str, float] = {}
-    for likely in listed:
-        add_token(log_probs, value_at(likely, "token"), value_at(likely, "logprob"), where)
+    pairs = [(value_at(likely, "token"), value_at(likely, "logprob")) for likely in listed]
     token = written[before or 0].strip(f"{AROUND}Ġ▁")
     is_named = names_label("".join(written), labels)
-    return AnswerPosition(before, len(tokens), is_named, log_probs, token)
+    return AnswerPosition(before, len(tokens), is_named, read_tokens(pairs, where), token)

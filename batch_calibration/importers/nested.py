@@ -1,4 +1,4 @@
-"""Tables with cells that hold lists and dicts: the scores of the labels, wherever they lie."""
+"""Finds the labels' scores in tables with lists and dicts in their cells."""
 
 import re
 from collections import Counter
@@ -19,19 +19,18 @@ from batch_calibration.importers.cells import Columns
 from batch_calibration.importers.vectors import first_cell, is_vector
 from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
-from batch_calibration.responses.servers import WrittenToken
 from batch_calibration.responses.shapes import Answer, Pair, find_answers, unpack
 
 PROMPT = r"(^|\.)(prompt|input|prefill)"
-"""Pattern of keys under which servers score the prompt in place of the answer."""
+"""Pattern of keys with scores of the prompt instead of the answer."""
 SCORES = "scores"  # the name of the column that gets the scores of all labels
 SEVERAL = "several"
-MAX_ROWS_LOOKED_AT = 1000  # to see whether a table holds names of labels alone
+MAX_ROWS_LOOKED_AT = 1000  # rows that are checked for answers without numbers
 Answers = list[Answer | None]  # of each row
 
 
 def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
-    """Wraps a reader of columns: where it finds no scores, nested cells are searched for them."""
+    """Wraps a reader of columns: if it finds no scores, nested cells are searched for them."""
 
     @wraps(read)
     def read_or_search(
@@ -48,21 +47,20 @@ def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
             by_path = _answers_by_path(nested, reading)
             named = {reading.gold, reading.ids, *reading.by, *plain}
             beside = {name: column for name, column in flat.items() if name in named}
-            if path := _choose_path(where, by_path, reading):
-                return _read_answers(read, where, beside, by_path[path], path, reading, task)
-            if nested:
+            path = _choose_path(where, by_path, reading)
+            if nested and not path:
                 with suppress(InputError):
                     return read(where, flat, reading, task, label_names)
+            if path := path or next(iter(by_path if reading.labels else ()), ""):
+                # Raises if the answers hold no label.
+                return _read_answers(read, where, beside, by_path[path], path, reading, task)
             if not by_path:
                 _refuse_hard_labels(where, flat, reading)
-            for path in by_path:
-                if reading.labels:  # raises: none is among the candidates
-                    return _read_answers(read, where, beside, by_path[path], path, reading, task)
-                # Names of candidates that vary, or of tokens, are no labels by themselves.
-                got = f"none, beside the candidates in {path!r}"
-                remedy, expected = f"pass {spell('labels', ('yes', 'no'))}", "the model's answers"
-                raise InputError.at(where, expected, got, remedy, "labels") from None
-            raise
+                raise
+            # Names of candidates that vary, or of tokens, are no labels by themselves.
+            got = f"none, beside the candidates in {next(iter(by_path))!r}"
+            remedy, expected = f"pass {spell('labels', ('yes', 'no'))}", "the model's answers"
+            raise InputError.at(where, expected, got, remedy, "labels") from None
 
     return read_or_search
 
@@ -81,9 +79,10 @@ def _nested_columns(columns: Columns) -> dict[str, list[object]]:
 def _flatten(
     nested: Mapping[str, list[object]], plain: Columns, reading: Reading
 ) -> dict[str, list[object]]:
-    """Returns the texts, numbers and lists of these inside of cells, each kind as a column.
+    """Returns columns of the texts, numbers and lists inside of cells, one for each path.
 
-    A number inside of a dict may be a count or a cost: it stays where it is named.
+    A number inside of a dict may be a count or a cost, so only numbers that the user names become
+    columns.
     """
     leaves: dict[str, list[object]] = {}
     for name, column in nested.items():
@@ -116,7 +115,7 @@ def _leaves(node: object, path: str) -> Iterator[tuple[str, object]]:
 
 
 def _answers_by_path(nested: Mapping[str, list[object]], reading: Reading) -> dict[str, Answers]:
-    """Returns the answers that cells hold, by the keys that lead to them.
+    """Returns the answers inside of cells, by the keys that lead to them.
 
     A row with different answers under the same keys has the path `SEVERAL`.
     """
@@ -139,10 +138,10 @@ def _are_counts(answers: Answers) -> bool:
 
 
 def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -> str:
-    """Returns the keys that lead to the labels' scores, "" without any.
+    """Returns the keys that lead to the labels' scores, or "" if there are no such keys.
 
-    With labels, these are the answers with the most labels among their candidates. Without, these
-    are answers with the same candidates in all rows.
+    If the user names labels, their scores are the answers with the most labels among their
+    candidates. Otherwise, they are the answers with the same candidates in all rows.
     """
     fits: dict[str, int] = {}
     for path, answers in by_path.items():
@@ -173,17 +172,18 @@ def _choose_path(where: str, by_path: Mapping[str, Answers], reading: Reading) -
 
 
 def _texts(answer: Answer) -> list[str]:
+    """Returns the texts of all candidates of an answer."""
     return [str(text) for text, _ in chain(*answer.lists)]
 
 
 def _has_labels(answer: Answer) -> bool:
-    """Checks whether candidates may be labels: tokens have negative numbers at a position."""
+    """Checks whether candidates may be labels, unlike tokens with log-probabilities."""
     is_token = bool(answer.tokens[0]) and not any(number > 0 for _, number in answer.lists[0])
     return len(answer.lists) == 1 and not is_token
 
 
 def _are_written(answers: Answers, others: Answers) -> bool:
-    """Checks whether candidates are the tokens of another answer, with their own numbers alone."""
+    """Checks whether candidates are the written tokens of another answer."""
     are_tokens = []
     for answer, other in zip(answers, others, strict=True):
         if answer and other:
@@ -212,7 +212,7 @@ def _read_answers(
         written = [answer.tokens for answer in given.values()]
         found = choose_places(written, list(at.values()), labels, reading.at, reading.tokens)
         places, notes = found[0], notes + found[1]
-    # A row without candidates stays, without scores; an answer without a label is left out.
+    # A row without candidates is kept without scores; an answer without a label is left out.
     rows: dict[int, list[Pair]] = {row: [] for row in range(len(answers))}
     for row, place in zip(given, places, strict=True):
         if place is None:
@@ -220,17 +220,13 @@ def _read_answers(
         else:
             rows[row] = given[row].lists[place]
     columns = {name: list(map(columns[name].__getitem__, rows)) for name in columns}
-    bound, is_of_tokens = None, labels and reading.from_probs
-    if labels and not any(number > 0 for _, number in chain(*rows.values())):
-        is_of_tokens = True
-    if is_of_tokens:
+    bound, are_above_0 = None, any(number > 0 for _, number in chain(*rows.values()))
+    if labels and (reading.from_probs or not are_above_0):
         listed = {}
         for row in filter(rows.get, rows):
             texts, numbers = zip(*rows[row], strict=True)
             nats = to_nats(np.array(numbers, np.float64), at[row], reading.from_probs or False)
-            listed[row] = WrittenToken("", list(zip(texts, nats.tolist(), strict=True))).log_probs(
-                at[row]
-            )
+            listed[row] = servers.read_tokens(zip(texts, nats.tolist(), strict=True), at[row])
         top = top_k.scores_of_top_k([*listed.values()], labels, reading.tokens, where)
         top_k.refuse_absent_labels(top, [*listed.values()], where)
         scores = np.full((len(answers), len(labels) + 1), np.nan)  # [n, k] and the bound
@@ -249,7 +245,7 @@ def _read_answers(
 
 
 def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:
-    """Raises an error for answers without numbers, such as those of Anthropic's messages."""
+    """Raises an error for answers without numbers, such as Anthropic's messages."""
     used = (reading.gold, reading.ids, *reading.by) if reading.gold else GOLD
     columns = {name: column[:MAX_ROWS_LOOKED_AT] for name, column in columns.items()}
     texts = {name: set(map(cells.text_of, column)) - {""} for name, column in columns.items()}

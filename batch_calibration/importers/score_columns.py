@@ -13,13 +13,7 @@ from batch_calibration.importers import cells
 from batch_calibration.importers.base import Reading
 from batch_calibration.importers.cells import Column, Columns
 from batch_calibration.importers.questions import read_flag
-from batch_calibration.importers.vectors import (
-    Names,
-    are_labels,
-    first_cell,
-    is_vector,
-    scores_of,
-)
+from batch_calibration.importers.vectors import Names, are_labels, first_cell, is_vector, scores_of
 from batch_calibration.responses.top_k import SPACES, fold
 
 ROW_NUMBER = re.compile("|ids?|idx|index|row|row_id|doc_id|unnamed: 0|__index_level_0__")

@@ -1,4 +1,4 @@
-"""Saved responses of servers: each response with the fields that were saved with it."""
+"""Reads saved responses of servers, each with the fields that were saved with it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,13 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, count_at, list_at, object_at, text_at, value_at
 from batch_calibration.files.rows import numbered_lines, parse_value, read_text
-from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.gold import index_order, name_indices
 
 ID = "custom_id"  # field of a batch's lines that leads back to the request
 OF_RESPONSES = {
@@ -21,9 +17,9 @@ OF_RESPONSES = {
     **dict.fromkeys(("prompt_logprobs", "scores"), list),
     **dict.fromkeys(("output", "outputs", "candidates", "logprobs"), list),
 }
-"""Fields that responses have and requests lack, or have of another type."""
+"""Fields of responses that requests lack or hold with another type -> their types."""
 SAME_NATS = 0.02
-"""Difference between the log-probabilities that a server gives for one prompt, asked twice."""
+"""The largest difference between the log-probabilities of two requests of one prompt."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +27,14 @@ class SavedAnswer:
     """A response of a server, or one of its choices.
 
     Attributes:
-        where: the file and the line, for sentences.
-        body: the server's response.
-        fields: what was saved with it: an id, the right label.
-        number: how many responses precede it in the file.
-        failure: the server's error, "" if it answered.
-        request: the place of the response that this is a choice of; "" for a whole response.
-        choice: which of its choices.
-        choices: how many choices it has.
+        where: The file and the line, for messages.
+        body: The server's response.
+        fields: The fields that were saved with it, such as an id or the right label.
+        number: The number of earlier responses in the file.
+        failure: The server's error; "" for a successful request.
+        request: The place of the response with this choice; "" for a whole response.
+        choice: The index of the choice.
+        choices: The number of choices of the response.
     """
 
     where: str
@@ -51,27 +47,27 @@ class SavedAnswer:
     choices: int = 1
 
     def without_id(self) -> "SavedAnswer":
-        """The same without its id, for a response of several rows."""
+        """Returns the answer without its id, for a response of several rows."""
         fields_left = {name: cell for name, cell in self.fields.items() if name != ID}
         return replace(self, fields=fields_left)
 
     def _field(self, name: str) -> tuple[object, bool]:
-        """A field, and whether it is a list with a member for each choice of the response."""
-        # A name with dots itself comes first; else dots lead into objects ("metadata.subject").
+        """Returns a field, and whether it is a list with a member for each choice."""
+        # Without a field of this name, dots lead into objects ("metadata.subject").
         cell = self.fields.get(name, value_at(self.fields, *name.split(".")))
         return cell, isinstance(cell, list) and len(cell) == self.choices
 
     def value(self, name: str) -> object:
-        """A field saved with the response; of a list for all choices, this choice's member."""
+        """Returns a field; of a list with a member for each choice, this choice's member."""
         cell, is_of_choices = self._field(name)
         return value_at(cell, self.choice) if is_of_choices else cell
 
     def is_shared(self, name: str) -> bool:
-        """True if a field is one for all choices of a response."""
+        """Checks whether all choices of a response share a field."""
         return bool(self.request) and not self._field(name)[1]
 
     def text(self, name: str) -> str:
-        """The text of a required field."""
+        """Returns the text of a required field."""
         cell = self.value(name)
         if cell is None:
             raise InputError.unknown("field", name, self.fields, where=self.where)
@@ -79,22 +75,23 @@ class SavedAnswer:
 
 
 def read_answers(path: Path) -> list[SavedAnswer]:
-    """The responses in a file, failed ones included.
+    """Returns the responses in a file, including failed ones.
 
-    A line is a response, or an object with the response under "response" and other fields, as
-    output files of batches have it ({"custom_id", "response": {"status_code", "body"}, "error"}),
-    or a list [request, response, fields], or a list of responses. One response or a list of them
-    over many lines is read too.
+    A line is a response, a list of responses, or a list [request, response, fields]. It may also be
+    an object with the response under "response" and other fields, as in output files of batches:
+    {"custom_id", "response": {"status_code", "body"}, "error"}. A response, or a list of responses,
+    may extend over several lines. A file without responses gives an empty list.
     """
     answers: list[SavedAnswer] = []
     for where, document in _json_values(read_text(path), str(path)):
-        is_batch = isinstance(document, list) and all(map(is_response, document))
+        is_batch = isinstance(document, list) and all(map(_is_response, document))
         for i, member in enumerate(document if is_batch else [document], 1):  # type: ignore[arg-type]
             answer = _read_answer(member, f"{where}, response {i}" if is_batch else where)
             answers.append(replace(answer, number=len(answers)))
     if not answers:
         raise InputError.at(path, "one response per line", "none")
-    return _join_chunks(answers)
+    joined = _join_chunks(answers)
+    return joined if any(_is_response(answer.body) or answer.failure for answer in joined) else []
 
 
 def _join_chunks(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
@@ -116,7 +113,7 @@ def _join_chunks(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
 
 
 def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
-    """Each JSON value with its place: one a line, or the whole text."""
+    """Yields each JSON value with its place: the value of each line, or of the whole text."""
     numbered = numbered_lines(text)
     if len(numbered) > 1 and numbered[0][1].strip() in ("{", "["):  # one value, indented
         document = parse_value(text, where)
@@ -129,21 +126,20 @@ def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
             yield f"{where}, line {i}", parse_value(event, f"{where}, line {i}", "line")
 
 
-def is_response(document: object) -> bool:
-    """True for a list's member that is a response, or failed; False for requests and fields."""
+def _is_response(document: object) -> bool:
+    """Checks whether a member of a list is a response or an error, not a request or fields."""
     members = object_at(document)
     is_answer = any(isinstance(members.get(name), kind) for name, kind in OF_RESPONSES.items())
     return is_answer or bool(members.get("error"))
 
 
 def _read_answer(document: Json, where: str) -> SavedAnswer:
-    """A response with its fields, in each of the forms that `read_answers` names."""
+    """Reads a response with its fields, in each form that `read_answers` lists."""
     saved_fields: dict[str, object] = {}
     if isinstance(document, list):
         # [request, response] or [request, response, fields], as parallel requesters save them.
         if not all(isinstance(member, dict) for member in document) or len(document) not in (2, 3):
-            expected = "a response or [request, response]"
-            raise InputError.at(where, expected, shown(document))
+            raise InputError.at(where, "a response or [request, response]", shown(document))
         saved_fields = {**object_at(document[2])} if len(document) == 3 else {}
         document = document[1]
     if not isinstance(document, dict):
@@ -168,9 +164,9 @@ def _read_answer(document: Json, where: str) -> SavedAnswer:
 
 
 def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
-    """One answer for each prompt of a request of completions, which all wrote as many tokens.
+    """Returns an answer for each prompt of a request for completions of equal length.
 
-    The choices of a chat are answers to one prompt, and stay together.
+    The choices of a chat are answers to one prompt, so they remain one answer.
     """
     choices = answer.body.get("choices")
     if not isinstance(choices, list) or len(choices) < 2:
@@ -180,7 +176,7 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
         return [answer]
     count = len(choices)
     numbers = [value_at(choice, "index") for choice in choices]
-    if numbers != [None] * count:  # else in the order of the prompts
+    if numbers != [None] * count:  # without indices, choices have the order of the prompts
         by_number = dict(zip(map(str, numbers), choices, strict=True))
         if by_number.keys() != set(map(str, range(count))):
             expected = f"choices with the indices 0 to {count - 1}, each once"
@@ -206,93 +202,16 @@ def split_choices(answer: SavedAnswer) -> list[SavedAnswer]:
 
 
 def _scored(choice: Json) -> object:
-    """The numbers of a choice: of its prompt, or else of the most probable first tokens."""
+    """Returns the numbers of a choice: of its prompt, or of the most probable first tokens."""
     log_probs = value_at(choice, "logprobs")
     tokens, top = value_at(log_probs, "tokens"), value_at(log_probs, "top_logprobs", 0)
     return value_at(choice, "prompt_logprobs") or top or tokens  # an echo's first list is null
 
 
 def _are_alike(first: Any, second: Any) -> bool:
-    """True if two choices score the same, within the noise of a server's numbers."""
+    """Checks whether two choices have equal scores, up to `SAME_NATS`."""
     try:
         tokens = {**first, **second}
         return all(abs(first[token] - second[token]) <= SAME_NATS for token in tokens)
     except (KeyError, TypeError):  # other tokens, or no tokens with numbers
         return bool(first is not None and first == second)
-
-
-# Answers as rows of scores
-
-
-def import_answers(
-    path: Path,
-    answers: Sequence[SavedAnswer],
-    reading: Reading,
-    scores: np.ndarray,
-    scorer: str,
-    *,
-    gold: np.ndarray | None = None,
-    row_ids: tuple[str, ...] | None = None,
-) -> Imported:
-    """Scores [n, k] of `reading.labels` with the fields of the answers [n].
-
-    Args:
-        path: the file.
-        answers: one for each row.
-        reading: names the fields.
-        scores: in nats.
-        scorer: what the context names as its scorer.
-        gold: [n], indices of labels, where the field of an answer alone does not say them.
-        row_ids: of answers without ids; without them the rows have the numbers of the answers.
-    """
-    context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
-    if model := text_at(answers[0].body, "model"):
-        context["model"] = model
-    texts, notes = list[str](), tuple[str, ...]()
-    if gold is None and reading.gold:
-        gold = right_labels(answers, reading)
-        cells = [answer.value(reading.gold) for answer in answers]
-        texts, notes = name_indices(cells, reading.labels, reading.gold_names)
-    # Files of batches have ids of their own.
-    ids = reading.ids or (ID if all(ID in answer.fields for answer in answers) else "")
-    numbers = tuple(str(answer.number) for answer in answers)
-    if ids:
-        row_ids = tuple(answer.text(ids) for answer in answers)
-    elif row_ids is None and len(set(numbers)) == len(numbers):  # no response has several rows
-        row_ids = numbers
-    imported = Imported(str(path), scores, reading.labels, gold, row_ids, about=context, full=True)
-    imported = replace(imported, notes=notes, index_names=index_order(set(texts), reading.labels))
-    columns = {}
-    for name in reading.by:
-        columns[name] = [answer.text(name) for answer in answers]
-    return replace(imported, columns=columns)
-
-
-def named_labels(path: Path, reading: Reading) -> tuple[str, ...]:
-    """The labels that the user names, as no response names them."""
-    if len(set(reading.labels)) < max(2, len(reading.labels)):
-        expected = "two or more different labels, as the model writes them"
-        got, remedy = ", ".join(reading.labels) or "none", f"pass {spell('labels', ('yes', 'no'))}"
-        raise InputError.at(path, expected, got, remedy, "labels")
-    return reading.labels
-
-
-def right_labels(answers: Sequence[SavedAnswer], reading: Reading) -> np.ndarray:
-    """The right label [n] of each answer: by name, or by index if no name is a number; null: -1."""
-    # A label that is itself a number is never taken by index.
-    index_of = {name.strip(): j for j, name in enumerate(reading.labels)}
-    if not any(name.lstrip("-").isdecimal() for name in index_of):
-        index_of |= {str(j): j for j in range(-1, len(reading.labels))}  # -1 for unknown
-    cells = [answer.value(reading.gold) for answer in answers]
-    if all(cell is None for cell in cells):
-        answers[0].text(reading.gold)  # raises: there is no such field
-    gold = []
-    texts, _ = name_indices(cells, reading.labels, reading.gold_names)
-    for answer, cell, text in zip(answers, cells, texts, strict=True):
-        label = -1 if cell is None else index_of.get(text)
-        if label is None:
-            expected = f"the right label in {reading.gold!r}: one of "
-            expected += f"{', '.join(reading.labels)}, its index if no label is a number, or null"
-            raise InputError.at(answer.where, expected, shown(cell))
-        gold.append(label)
-    return np.array(gold, np.int32)

@@ -1,4 +1,4 @@
-"""Scores from saved responses of servers: of first tokens, of whole prompts, or of `/v1/score`."""
+"""Reads scores in saved responses of servers: of tokens, of prompts, or of `/v1/score`."""
 
 import re
 from collections.abc import Sequence
@@ -9,101 +9,102 @@ from pathlib import Path
 import numpy as np
 
 from batch_calibration.errors import InputError, shown, spell
-from batch_calibration.files import value_at
+from batch_calibration.files import Json, text_at, value_at
 from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.gold import name_indices
 from batch_calibration.importers.questions import read_flag
-from batch_calibration.importers.server_lines import (
-    SavedAnswer,
-    import_answers,
-    is_response,
-    named_labels,
-    read_answers,
-    right_labels,
-    split_choices,
-)
+from batch_calibration.importers.server_lines import ID, SavedAnswer, read_answers, split_choices
 from batch_calibration.importers.text_files import read_json
 from batch_calibration.responses import servers, top_k
 from batch_calibration.responses.answers import choose_places
 from batch_calibration.responses.servers import ResponseFormat
 
-# Server -> patterns in the first bytes of its files; all those of one tuple occur.
-PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
-    "vllm": [(rb'"prompt_logprobs"\s*:\s*\[',), (rb'"outputs"\s*:\s*\[\s*\{', rb'"decoded_token"')],
-    "openai": [
-        (rb'"choices"\s*:\s*\[\s*\{', rb'"logprobs"'),
-        (rb'"output"\s*:\s*\[\s*\{', rb'"top_logprobs"'),
-    ],
-    "sglang": [
-        # Of several choices, each is a prompt with its own score in a column.
-        (rb'"meta_info"\s*:\s*\{(?!.*"normalized_prompt_logprobs")',),
-        (rb'"scores"\s*:\s*\[\s*\[', rb'"object"\s*:\s*"scoring"'),
-    ],
-    "llama.cpp": [(rb'"completion_probabilities"\s*:\s*\[\s*\{',)],
-    "ollama": [(rb'"logprobs"\s*:\s*\[\s*\{', rb'"done"|"(message|response)"\s*:', rb'"model"')],
-    "gemini": [(rb'"logprobs(R|_r)esult"\s*:',)],
+PATTERNS = {
+    # https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html
+    "vllm": rb'(?=.*"prompt_logprobs"\s*:\s*\[)|'
+    rb'(?=.*"outputs"\s*:\s*\[\s*\{)(?=.*"decoded_token")',
+    # https://platform.openai.com/docs/api-reference
+    "openai": rb'(?=.*"choices"\s*:\s*\[\s*\{)(?=.*"logprobs")|'
+    rb'(?=.*"output"\s*:\s*\[\s*\{)(?=.*"top_logprobs")',
+    # https://docs.sglang.ai/basic_usage/native_api.html
+    # Of several choices, each is a prompt with its own score in a column.
+    "sglang": rb'(?=.*"meta_info"\s*:\s*\{(?-s:(?!.*"normalized_prompt_logprobs")))|'
+    rb'(?=.*"scores"\s*:\s*\[\s*\[)(?=.*"object"\s*:\s*"scoring")',
+    # https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
+    "llama.cpp": rb'.*"completion_probabilities"\s*:\s*\[\s*\{',
+    # https://docs.ollama.com/api
+    "ollama": rb'(?=.*"logprobs"\s*:\s*\[\s*\{)(?=.*"model")'
+    rb'(?=.*("done"|"(message|response)"\s*:))',
+    # https://ai.google.dev/api/generate-content
+    "gemini": rb'.*"logprobs(R|_r)esult"\s*:',
 }
+"""Server -> pattern of the beginning of its files, after the first bracket."""
 MAX_TOKENS_FOR_MASS = 3
-"""Tokens of a label up to which the mass of all labels tells whether the model answers so."""
+"""The most tokens of a label for which the labels' total probability describes the answers."""
 ScoredPrompt = dict[int, tuple[float, SavedAnswer]]
-"""Of a prompt that was scored with labels: label's index -> log-probability in nats, and answer."""
+"""The scores of a prompt: index of a label -> its log-probability in nats, and the answer."""
 
 
 def recognizes(server: str, _: Path, start: bytes) -> bool:
-    """True if the first bytes of a file are JSON with answers of a server."""
-    if start.lstrip().removeprefix(b"data:").lstrip()[:1] not in (b"{", b"["):
-        return False
-    for patterns in PATTERNS[server]:
-        if all(re.search(pattern, start) for pattern in patterns):
-            return True
-    return False
+    """Checks whether the first bytes of a file are JSON with answers of a server."""
+    pattern = rb"\s*(data:)?\s*[{\[](" + PATTERNS[server] + rb")"
+    return re.match(pattern, start, re.DOTALL) is not None
 
 
 def read(server: str, path: Path, reading: Reading) -> list[Imported]:
-    """Scores of the labels that `reading.labels` names.
+    """Reads the scores of `reading.labels` in saved responses of a server.
 
-    Responses that score their prompts score the label each prompt ends with; of others the first
-    generated token's list is read; `/v1/score` of SGLang has scores in the order of its ids.
+    The scores are those of generated tokens, of labels at the end of prompts, or of SGLang's
+    `/v1/score`, in the order of its ids.
     """
     response_format, answers = servers.RESPONSE_FORMATS[server], read_answers(path)
-    if not any(is_response(answer.body) or answer.failure for answer in answers):
+    if not answers:
         return read_json(path, reading)  # a response deeper inside of each row
-    labels = named_labels(path, reading)
+    if len(set(reading.labels)) < max(2, len(reading.labels)):
+        expected = "two or more different labels, as the model writes them"
+        got, remedy = ", ".join(reading.labels) or "none", f"pass {spell('labels', ('yes', 'no'))}"
+        raise InputError.at(path, expected, got, remedy, "labels")
     answered, notes = _answered(answers)
     first = answered[0].body  # a file holds one kind of response
     if server == "sglang" and "scores" in first:
         imported = _from_label_probs(path, answered, reading)
-    elif not response_format.has_prompt(first):
-        answered = list(chain.from_iterable(_split_prompts(answer, reading) for answer in answered))
-        written = [response_format.list_tokens(answer.body, answer.where) for answer in answered]
-        texts, where = list(map(servers.texts_of, written)), [answer.where for answer in answered]
-        places, place_notes = choose_places(texts, where, labels, reading.at, reading.tokens)
-        notes += place_notes
-        tops = list[dict[str, float]]()
-        for answer, tokens, place in zip(answered, written, places, strict=True):
-            if place is not None:
-                tops.append(response_format.tokens_at(tokens, place, answer.where))
-        answered = [answered[i] for i, place in enumerate(places) if place is not None]
-        top = top_k.scores_of_top_k(tops, labels, reading.tokens, str(path))
-        top_k.refuse_absent_labels(top, tops, str(path))
-        scorer = response_format.scorer
-        imported = import_answers(path, answered, reading, top.log_probs, scorer)
-        imported = replace(imported, bound=top.bound, notes=(servers.note_tokens(top.tokens),))
-        seconds = [value_at(answer.body, "choices", 1) for answer in answered]
-        if several := len(seconds) - seconds.count(None):
-            notes.append(
-                f"{several:,} of {len(answered):,} responses hold several answers to one prompt "
-                "(n > 1); only the first answer is read."
-            )
-    else:
+    elif response_format.has_prompt(first):
         # A request of completions may hold several prompts, each a choice.
         choices = list(chain.from_iterable(map(split_choices, answered)))
         failed = len(answers) - len(answered)
         imported = _from_prompts(path, choices, reading, response_format, failed)
+    else:
+        choices = list(chain.from_iterable(_split_prompts(answer, reading) for answer in answered))
+        imported = _from_tokens(path, choices, reading, response_format)
     return [replace(imported, notes=(*notes, *imported.notes))]
 
 
+def _from_tokens(
+    path: Path, answers: list[SavedAnswer], reading: Reading, kind: ResponseFormat
+) -> Imported:
+    """Returns the scores of the labels at their positions among the generated tokens."""
+    where = [answer.where for answer in answers]
+    found = [kind.read_answer(answer.body, answer.where) for answer in answers]
+    written = [answer.tokens for answer in found]
+    places, notes = choose_places(written, where, reading.labels, reading.at, reading.tokens)
+    rows = [i for i, place in enumerate(places) if place is not None]
+    tops = [kind.tokens_at(found[i], places[i], where[i]) for i in rows]
+    answers = [answers[i] for i in rows]
+    top = top_k.scores_of_top_k(tops, reading.labels, reading.tokens, str(path))
+    top_k.refuse_absent_labels(top, tops, str(path))
+    several = sum(value_at(answer.body, "choices", 1) is not None for answer in answers)
+    if several:
+        notes.append(
+            f"{several:,} of {len(answers):,} responses hold several answers to one prompt "
+            "(n > 1); only the first answer is read."
+        )
+    imported = _import_answers(path, answers, reading, top.log_probs, kind.scorer)
+    notes.append(servers.note_tokens(top.tokens))
+    return replace(imported, bound=top.bound, notes=tuple(notes))
+
+
 def _answered(answers: list[SavedAnswer]) -> tuple[list[SavedAnswer], list[str]]:
-    """The responses of requests that did not fail, and a note on the others."""
+    """Returns the responses of successful requests, and a note on failed requests."""
     answered = [answer for answer in answers if not answer.failure]
     if len(answered) == len(answers):
         return answers, []
@@ -116,7 +117,7 @@ def _answered(answers: list[SavedAnswer]) -> tuple[list[SavedAnswer], list[str]]
 
 
 def _split_prompts(answer: SavedAnswer, reading: Reading) -> list[SavedAnswer]:
-    """One answer for each prompt of a request; a right label of one prompt is not of the others."""
+    """Returns an answer for each prompt of a request; raises if they share a right label."""
     choices = split_choices(answer)
     if len(choices) > 1 and reading.gold and choices[0].is_shared(reading.gold):
         expected = f"a list of {len(choices)} right labels in {reading.gold!r}, one for each "
@@ -126,7 +127,7 @@ def _split_prompts(answer: SavedAnswer, reading: Reading) -> list[SavedAnswer]:
 
 
 def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) -> Imported:
-    """The scores of SGLang's `/v1/score`, each response of one row or many."""
+    """Returns the scores of SGLang's `/v1/score`, with one or more rows per response."""
     blocks, answer_of_row = [], list[SavedAnswer]()
     for answer in answers:
         block = servers.label_probs(answer.body, answer.where)
@@ -139,12 +140,12 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
         answer_of_row += [answer] * len(block)
     probs = np.concatenate(blocks)
     if len(probs) > len(answers):
-        # A response's fields hold for all its rows; none of them is an id of one.
+        # A response's fields belong to all its rows, so its id identifies no row.
         answer_of_row = [answer.without_id() for answer in answer_of_row]
     with np.errstate(divide="ignore"):
         scores = np.log(probs)  # minus infinity where a label was not returned
-    imported = import_answers(path, answer_of_row, reading, scores, "SGLang, /v1/score")
-    # A softmax over the labels alone says nothing of the other tokens; a thousandth is rounding.
+    imported = _import_answers(path, answer_of_row, reading, scores, "SGLang, /v1/score")
+    # A softmax over the labels excludes other tokens; a thousandth is rounding.
     if not (np.abs(probs.sum(axis=1) - 1) < 1e-3).all():
         return imported
     note = "The probabilities are a softmax over the labels, not over the whole vocabulary."
@@ -157,13 +158,14 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
 def _from_prompts(
     path: Path, answers: list[SavedAnswer], reading: Reading, kind: ResponseFormat, failed: int
 ) -> Imported:
-    """Scores from prompts that each end with one label; the answers to one prompt make a row.
+    """Returns scores of prompts that end with a label; the answers to one prompt are a row.
 
-    Prompts that lack a label are left out if as many requests failed, and refused otherwise.
+    Prompts without all labels are left out if enough requests failed; otherwise they raise an
+    error.
     """
     labels = reading.labels
     prompts, longest = _group_prompts(answers, kind, labels)
-    # A row that lacks a label has no bound either: nothing says how low it lies.
+    # A row that lacks a label has no bound for its score, so it is left out.
     rows = {number: prompt for number, prompt in enumerate(prompts) if len(prompt) == len(labels)}
     if len(prompts) * len(labels) - len(answers) > failed:
         partial = next(prompt for prompt in prompts if len(prompt) < len(labels))
@@ -185,7 +187,7 @@ def _from_prompts(
     gold = _right_labels(prompts, list(rows.values()), reading) if reading.gold else None
     firsts = list(map(_first_answer, rows.values()))
     ids = tuple(map(str, rows))
-    imported = import_answers(path, firsts, reading, scores, kind.scorer, gold=gold, row_ids=ids)
+    imported = _import_answers(path, firsts, reading, scores, kind.scorer, gold=gold, row_ids=ids)
     if len(rows) < len(prompts):
         note = f"{len(prompts) - len(rows):,} of {len(prompts):,} prompts lack a failed label."
         imported = replace(imported, notes=(note,))
@@ -195,7 +197,7 @@ def _from_prompts(
 def _group_prompts(
     answers: list[SavedAnswer], kind: ResponseFormat, labels: Sequence[str]
 ) -> tuple[list[ScoredPrompt], int]:
-    """The prompts in the file's order, and the number of tokens of the longest label."""
+    """Returns the prompts in the file's order, and the number of tokens of the longest label."""
     # A prompt may occur twice; its second scores are another row: (prompt, 2).
     prompts: dict[tuple[str, int], ScoredPrompt] = {}
     times: dict[tuple[str, int], int] = {}
@@ -223,30 +225,30 @@ def _group_prompts(
 
 
 def _cells(prompt: ScoredPrompt, name: str) -> list[object]:
-    """A field of a prompt's answers, in the order of the labels."""
+    """Returns a field of a prompt's answers, in the order of the labels."""
     return [prompt[label][1].value(name) for label in sorted(prompt)]
 
 
 def _is_shared(prompt: ScoredPrompt, name: str) -> bool:
-    """True if a field is equal in all answers to a prompt."""
+    """Checks whether a field is equal in all answers to a prompt."""
     return len(set(map(str, _cells(prompt, name)))) == 1
 
 
 def _first_answer(prompt: ScoredPrompt) -> SavedAnswer:
-    """The first in the file of a prompt's answers."""
+    """Returns the prompt's first answer in the file."""
     return min((answer for _, answer in prompt.values()), key=lambda answer: answer.number)
 
 
 def _right_labels(
     prompts: Sequence[ScoredPrompt], rows: Sequence[ScoredPrompt], reading: Reading
 ) -> np.ndarray:
-    """The right label [n] of each row, a prompt with an answer for each label.
+    """Returns the right label [n] of each row, a prompt with an answer for each label.
 
-    A field that is equal in all answers to a prompt is a label's name or its index. A field that
-    differs is a flag, true where the answer's own label is the right one.
+    A field that is equal in all answers to a prompt is a label's name or its index. Another field
+    is a flag, which is true in the answer with the right label.
     """
     name, k = reading.gold, len(reading.labels)
-    prompt_of: dict[str, ScoredPrompt] = {}  # request -> the prompt that its one value is of
+    prompt_of: dict[str, ScoredPrompt] = {}  # request -> the prompt of its single value
     for row in rows:
         for _, answer in row.values():
             if answer.is_shared(name) and prompt_of.setdefault(answer.request, row) is not row:
@@ -254,7 +256,7 @@ def _right_labels(
                 got = f"{shown(answer.value(name))} for several prompts"
                 raise InputError.at(answer.request, expected, got)
     if all(_is_shared(prompt, name) for prompt in prompts):
-        return right_labels(list(map(_first_answer, rows)), reading)
+        return _label_indices(list(map(_first_answer, rows)), reading)[0]
     cells = {tuple(map(str.strip, map(str, _cells(row, name)))) for row in rows}
     # A flag of JSON is no index, and the last label may be right in every row.
     kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
@@ -272,3 +274,74 @@ def _right_labels(
             expected += "line of the right label and 0 on the others"
             raise InputError.at(_first_answer(row).where, expected, shown(_cells(row, name)))
     return gold
+
+
+# Answers as rows of scores
+
+
+def _import_answers(
+    path: Path,
+    answers: Sequence[SavedAnswer],
+    reading: Reading,
+    scores: np.ndarray,
+    scorer: str,
+    *,
+    gold: np.ndarray | None = None,
+    row_ids: tuple[str, ...] | None = None,
+) -> Imported:
+    """Returns the scores [n, k] of `reading.labels` with the fields of the answers [n].
+
+    Args:
+        path: The file.
+        answers: The answer of each row.
+        reading: The user's description of the file, which names the fields.
+        scores: The scores in nats.
+        scorer: The scorer's name in the context.
+        gold: [n], the indices of right labels. None reads them from the field `reading.gold`.
+        row_ids: The ids of answers without an id. None numbers the answers.
+    """
+    context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
+    if model := text_at(answers[0].body, "model"):
+        context["model"] = model
+    order, notes = tuple[str, ...](), tuple[str, ...]()
+    if gold is None and reading.gold:
+        gold, order, notes = _label_indices(answers, reading)
+    # Files of batches have ids of their own.
+    ids = reading.ids or (ID if all(ID in answer.fields for answer in answers) else "")
+    numbers = tuple(str(answer.number) for answer in answers)
+    if ids:
+        row_ids = tuple(answer.text(ids) for answer in answers)
+    elif row_ids is None and len(set(numbers)) == len(numbers):  # no response has several rows
+        row_ids = numbers
+    columns = {}
+    for name in reading.by:
+        columns[name] = [answer.text(name) for answer in answers]
+    imported = Imported(str(path), scores, reading.labels, gold, row_ids, about=context, full=True)
+    return replace(imported, columns=columns, notes=notes, index_names=order)
+
+
+def _label_indices(
+    answers: Sequence[SavedAnswer], reading: Reading
+) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
+    """Returns the right label [n] of each answer, the order of its indices, and notes.
+
+    A right label is a name, or an index if no name is a number; null becomes -1. The order is () if
+    right labels are names.
+    """
+    # A label that is itself a number is never taken by index.
+    index_of = {name.strip(): j for j, name in enumerate(reading.labels)}
+    if not any(name.lstrip("-").isdecimal() for name in index_of):
+        index_of |= {str(j): j for j in range(-1, len(reading.labels))}  # -1 for unknown
+    cells = [answer.value(reading.gold) for answer in answers]
+    if all(cell is None for cell in cells):
+        answers[0].text(reading.gold)  # raises: there is no such field
+    gold = []
+    texts, order, notes = name_indices(cells, reading.labels, reading.gold_names)
+    for answer, cell, text in zip(answers, cells, texts, strict=True):
+        label = -1 if cell is None else index_of.get(text)
+        if label is None:
+            expected = f"the right label in {reading.gold!r}: one of "
+            expected += f"{', '.join(reading.labels)}, its index if no label is a number, or null"
+            raise InputError.at(answer.where, expected, shown(cell))
+        gold.append(label)
+    return np.array(gold, np.int32), order, notes

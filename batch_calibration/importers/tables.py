@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import add
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -48,9 +49,7 @@ class Gaps(NamedTuple):
 
     def plus(self, gaps: "Gaps") -> "Gaps":
         """Returns the sums of these counts and the counts of another part."""
-        lacking, single = self.lacking + gaps.lacking, self.single + gaps.single
-        rows, empty = self.rows + gaps.rows, self.empty + gaps.empty
-        return Gaps(rows, lacking, single, empty, self.by_label + gaps.by_label)
+        return Gaps(*map(add, self, gaps))
 
     def notes(
         self, label_names: Sequence[str], missing: missing_scores.Missing | None, *, is_named: bool

@@ -53,12 +53,12 @@ def delimited_columns(path: Path) -> dict[str, Texts]:
     return columns
 
 
-def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Reads the column names of a CSV or TSV file, and the cells of all rows."""
+def read_rows(path: Path) -> tuple[list[str], list[dict[str, Json]]]:
+    """Reads the column names of a CSV or TSV file, and all rows."""
     rows = delimited_rows(path)
     where, names = next(rows)
     _check_names(where, names)
-    return names, [cells for _, cells in rows]
+    return names, [dict[str, Json](zip(names, cells, strict=True)) for _, cells in rows]
 
 
 def _check_names(where: str, names: list[str]) -> None:

@@ -54,6 +54,14 @@ def is_vector(column: cells.Column, *, may_be_texts: bool = False) -> bool:
     return False
 
 
+def is_of_counts(column: cells.Column) -> bool:
+    """Checks whether cells are lists of whole numbers, or dicts of counts and costs."""
+    members = [scores_of(cell) for cell in column]
+    if isinstance(first_cell(column), dict):  # A cost may stand next to whole numbers.
+        return all(map(cells.are_counts, filter(None, members)))
+    return cells.are_whole(cells.numbers_of(list(chain.from_iterable(members)))[0])
+
+
 def scores_of(cell: object) -> list[object]:
     """Returns the members of a list, or the values of a dict; [] for other cells."""
     members = _plain(cell)

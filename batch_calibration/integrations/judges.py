@@ -19,7 +19,7 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.files.rows import json_rows
 from batch_calibration.importers.cells import number_of, numbers_of, short_names
-from batch_calibration.importers.text_files import read_cells
+from batch_calibration.importers.text_files import read_rows
 from batch_calibration.metrics import Estimate
 
 LEAST_HUMAN = 10
@@ -584,6 +584,5 @@ def _flag(cell: Json, where: str, name: str) -> bool:
 def _read(path: Path) -> list[dict[str, Json]]:
     """Reads the rows of a CSV, JSON Lines or JSON file."""
     if path.suffix in (".csv", ".tsv"):
-        names, rows = read_cells(path)
-        return [dict[str, Json](zip(names, cells, strict=True)) for cells in rows]
+        return read_rows(path)[1]
     return [row for _, row in json_rows(path)]

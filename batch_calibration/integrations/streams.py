@@ -27,7 +27,6 @@ from batch_calibration.importers.gold import (
     ClassIndices,
     check_gold,
     gold_indices,
-    index_order,
     name_indices,
     recognize_gold,
 )
@@ -149,7 +148,7 @@ class Source:
         codes, cells = encode_cells(rows.table[self.reading.gold])
         where = f"{next(iter(self.files)).parent}, values of the column {self.reading.gold!r}"
         column = ClassIndices(cells, names_of_classes(self.schema).get(self.reading.gold, ()))
-        right, _ = name_indices(column, self.labels, self.reading.gold_names)
+        right, *_ = name_indices(column, self.labels, self.reading.gold_names)
         return np.asarray(gold_indices(where, right, self.labels)[codes])
 
 
@@ -195,9 +194,9 @@ def open_source(
     scores = np.stack([np.asarray(columns[name], np.float64) for name in labels], axis=1)
     nats = to_nats(scores, where, reading.from_probs, names=labels)
     if reading.gold:
-        right, read_as = name_indices(columns[reading.gold], labels, reading.gold_names)
+        right, order, read_as = name_indices(columns[reading.gold], labels, reading.gold_names)
         gold, is_whole = gold_indices(where, right, labels), np.isfinite(nats).all(axis=1)
-        rows = Imported(where, nats, labels, index_names=index_order(set(right), labels))
+        rows = Imported(where, nats, labels, index_names=order)
         notes += read_as + check_gold(rows, nats[is_whole], gold[is_whole], reading)
     stems = [path.stem for path in files]
     names = dict.fromkeys(files, "")

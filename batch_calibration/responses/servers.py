@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from batch_calibration.arrays.score_scale import MAX_LOG_PROB
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import list_at, object_at, text_at, value_at
 from batch_calibration.responses.answers import is_end
-from batch_calibration.responses.shapes import find_answers
+from batch_calibration.responses.shapes import Answer, find_answers
 from batch_calibration.responses.top_k import SPACES
 
 Response = Mapping[str, object]  # one answer, a JSON object
@@ -48,17 +48,20 @@ def check_log_prob(number: float, where: str) -> float:
     return number
 
 
-def add_token(log_probs: dict[str, float], token: object, log_prob: object, where: str) -> None:
-    """Adds a token's probability to the map; tokens with equal texts are summed."""
-    if not isinstance(token, str):
-        raise InputError.at(where, "the text of a token", shown(token))
-    nats = read_log_prob(log_prob, where)
-    if token not in log_probs:
-        log_probs[token] = nats
-    elif log_probs[token] != nats:
-        # Another token has this text. An equal probability means the same token, because some
-        # servers list the sampled token a second time.
-        log_probs[token] = float(np.logaddexp(log_probs[token], nats))
+def read_tokens(pairs: Iterable[tuple[object, object]], where: str) -> dict[str, float]:
+    """Maps tokens to log-probabilities in nats; probabilities of equal texts are summed."""
+    log_probs: dict[str, float] = {}
+    for token, log_prob in pairs:
+        if not isinstance(token, str):
+            raise InputError.at(where, "the text of a token", shown(token))
+        nats = read_log_prob(log_prob, where)
+        if token not in log_probs:
+            log_probs[token] = nats
+        elif log_probs[token] != nats:
+            # Another token has this text. An equal probability means the same token, because some
+            # servers list the sampled token a second time.
+            log_probs[token] = float(np.logaddexp(log_probs[token], nats))
+    return log_probs
 
 
 class PromptTokens(NamedTuple):
@@ -183,37 +186,18 @@ ASK = "ask with logprobs=true and top_logprobs=20 (chat) or logprobs=5 (completi
 NO_LIST = f"its first token has no list of the most probable tokens; {ASK}"
 
 
-class WrittenToken(NamedTuple):
-    """A token that a model wrote ("" if unknown), and the most probable tokens at its position."""
-
-    text: str
-    listed: list[tuple[object, object]]  # texts and log-probabilities
-
-    def log_probs(self, where: str) -> dict[str, float]:
-        """Maps the most probable tokens to their log-probabilities in nats."""
-        log_probs: dict[str, float] = {}
-        for token, log_prob in self.listed:
-            add_token(log_probs, token, log_prob, where)
-        return log_probs
-
-
 def note_tokens(taken: Mapping[str, Sequence[str]]) -> str:
     """Returns a note on the tokens that count for each label."""
     listed = "; ".join(f"{name}: {', '.join(map(repr, texts))}" for name, texts in taken.items())
     return f"Tokens taken for the labels: {listed}."
 
 
-def texts_of(written: Iterable[WrittenToken]) -> list[str]:
-    """Returns the texts of tokens."""
-    return [token.text for token in written]
-
-
 class ResponseFormat(NamedTuple):
     """The response format of one kind of server."""
 
     scorer: str  # name in score tables
-    # Response -> the generated tokens.
-    list_tokens: Callable[[Response, str], list[WrittenToken]]
+    # Response -> the generated tokens, and the most probable tokens at the position of each.
+    read_answer: Callable[[Response, str], Answer]
     no_tokens: str  # message on a response without them, with the request that returns them
     # Checks whether a response scores the tokens of its prompt instead of generated tokens.
     has_prompt: Callable[[Response], bool] = lambda _: False
@@ -221,10 +205,10 @@ class ResponseFormat(NamedTuple):
     read_prompt: Callable[[Response, str], PromptTokens] | None = None
 
     def tokens_at(
-        self, written: list[WrittenToken], token: int | None, where: str = "response"
+        self, answer: Answer, token: int | None, where: str = "response"
     ) -> dict[str, float]:
         """Maps the most probable tokens at the position `token` to log-probabilities in nats."""
-        log_probs = written[token or 0].log_probs(where) if written else {}
+        log_probs = read_tokens(answer.lists[token or 0], where) if answer.lists else {}
         if not log_probs:
             raise InputError(f"{where}: {self.no_tokens}.")
         return log_probs
@@ -237,7 +221,7 @@ class ResponseFormat(NamedTuple):
         >>> RESPONSE_FORMATS["openai"].first_tokens(response)
         {'yes': -0.1, 'no': -2.5}
         """
-        return self.tokens_at(self.list_tokens(response, where), 0, where)
+        return self.tokens_at(self.read_answer(response, where), 0, where)
 
     def prompt_tokens(self, response: Response, where: str = "response") -> PromptTokens:
         """Reads the tokens of a response's prompt."""
@@ -248,36 +232,39 @@ class ResponseFormat(NamedTuple):
 # OpenAI's responses: chat, completions, completions that echo prompts; Ollama, Gemini
 
 
-def _read_tokens(
-    entries: Sequence[object], name: str = "token", top: str = "top_logprobs", nats: str = "logprob"
-) -> list[WrittenToken]:
+def _read_entries(entries: Sequence[object]) -> Answer:
     """Reads tokens and their lists in the format of most servers."""
-    tokens = []
+    tokens, lists = [], []
     for entry in entries:
-        listed = [(value_at(token, name), value_at(token, nats)) for token in list_at(entry, top)]
-        tokens.append(WrittenToken(text_at(entry, name), listed))
-    return tokens
+        tokens.append(text_at(entry, "content") or text_at(entry, "token"))
+        top = list_at(entry, "top_logprobs")
+        lists.append([(value_at(token, "token"), value_at(token, "logprob")) for token in top])
+    return Answer("", tokens, lists)
 
 
-def _openai_tokens(response: Response, where: str) -> list[WrittenToken]:
+def _openai_answer(response: Response, where: str) -> Answer:
+    """Reads the tokens of a chat, of a completion, of the Responses API, or of vLLM offline."""
+    if "outputs" in response and "choices" not in response:
+        return _found_answer(value_at(response, "outputs", 0, "logprobs"))
     if isinstance(response.get("output"), list):  # the Responses API: messages with parts
-        entries = list[object]()
-        for item in list_at(response, "output"):
-            for part in list_at(item, "content"):
-                entries += list_at(part, "logprobs")
-        return _read_tokens(entries)
+        messages = list_at(response, "output")
+        parts = chain.from_iterable(list_at(message, "content") for message in messages)
+        return _read_entries([*chain.from_iterable(list_at(part, "logprobs") for part in parts)])
     log_probs = _openai_log_probs(response, where)
     is_chat = log_probs.get("content") is not None
     if not is_chat and value_at(response, "choices", 1) is not None:
         expected = "the answer to one prompt"
         raise InputError.at(where, expected, "several choices", "send each prompt alone, with n=1")
-    if is_chat or not isinstance(log_probs.get("top_logprobs"), list):
-        return _read_tokens(list_at(log_probs, "content"))
-    lists, written = list_at(log_probs, "top_logprobs"), []
-    for i in range(_first_generated(response, log_probs), len(lists)):
-        pairs = list[tuple[object, object]](object_at(lists, i).items())
-        written.append(WrittenToken(text_at(log_probs, "tokens", i), pairs))
-    return written
+    lists, start = list_at(log_probs, "top_logprobs"), _first_generated(response, log_probs)
+    if is_chat or not lists:
+        return _read_entries(list_at(log_probs, "content"))
+    tokens = [text_at(log_probs, "tokens", i) for i in range(start, len(lists))]
+    return Answer("", tokens, [list(object_at(top).items()) for top in lists[start:]])
+
+
+def _found_answer(node: object) -> Answer:
+    """Finds the tokens of an answer in a part of a response, by their shape."""
+    return next(find_answers(node), Answer("", [], []))
 
 
 def _is_echoed(response: Response) -> bool:
@@ -287,6 +274,7 @@ def _is_echoed(response: Response) -> bool:
 
 
 def _openai_prompt(response: Response, where: str) -> PromptTokens:
+    """Reads the prompt of a completion that echoes it."""
     listed = _openai_log_probs(response, where)
     tokens, log_probs = list_at(listed, "tokens"), list_at(listed, "token_logprobs")
     if not tokens or len(tokens) != len(log_probs):
@@ -307,6 +295,7 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
 
 
 def _openai_log_probs(response: Response, where: str) -> Mapping[str, object]:
+    """Returns the log-probabilities of the first choice."""
     if not isinstance(value_at(response, "choices", 0), Mapping):
         raise InputError.at(where, "a response with choices", "none")
     log_probs = value_at(response, "choices", 0, "logprobs")
@@ -344,12 +333,10 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
         )
     tokens, log_probs = [], []
     for i, candidates in enumerate(listed):
-        if candidates is None:  # The first token has no log-probability.
-            tokens.append("")
-            log_probs.append(float("nan"))
-            continue
         token = value_at(candidates, str(value_at(ids, i)))
-        if token is None and isinstance(candidates, Mapping) and len(candidates) == 1:
+        if candidates is None:  # The first token has no log-probability.
+            token = {"decoded_token": ""}
+        elif token is None and isinstance(candidates, Mapping) and len(candidates) == 1:
             (token,) = candidates.values()
         if token is None:
             raise InputError(
@@ -367,43 +354,30 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
     return PromptTokens(tuple(tokens), tuple(log_probs))
 
 
-def _vllm_tokens(response: Response, where: str) -> list[WrittenToken]:
-    """Reads the tokens of a server's response, or of a dump of vLLM's `RequestOutput`."""
-    if "outputs" in response:
-        return _found_tokens(value_at(response, "outputs", 0, "logprobs"), where)
-    return _openai_tokens(response, where)
-
-
-def _found_tokens(node: object, _: str) -> list[WrittenToken]:
-    """Finds the tokens of an answer in a part of a response, by their shape."""
-    answer = next(find_answers(node), None)
-    return list(map(WrittenToken, answer.tokens, answer.lists)) if answer else []
-
-
 SGLANG_LISTS = ("output_top_logprobs", "output_token_ids_logprobs")
 """Lists at each generated position: the most probable tokens, and tokens with requested ids."""
 
 # SGLang: `/generate` with return_logprob; `label_probs` reads `/v1/score`
 
 
-def _sglang_tokens(response: Response, where: str) -> list[WrittenToken]:
+def _sglang_answer(response: Response, where: str) -> Answer:
     """Reads tokens and their lists without duplicate ids; a token without text is "token_id:7"."""
-    tops, asked = (list_at(response, "meta_info", name) for name in SGLANG_LISTS)
-    written = []
-    for i in range(max(len(tops), len(asked))):
+    answer, meta = Answer("", [], []), response.get("meta_info")
+    for i, parts in enumerate(zip_longest(*(list_at(meta, name) for name in SGLANG_LISTS))):
         listed = dict[int, tuple[object, object]]()
-        for triple in [*list_at(tops, i), *list_at(asked, i)]:
+        for triple in chain.from_iterable(map(list_at, parts)):
             log_prob, token_id, text = (value_at(triple, j) for j in range(3))
             if not isinstance(token_id, int):
                 raise InputError.at(where, "[log-prob, token id, text]", shown(triple))
             text = f"token_id:{token_id}" if text is None else text
             listed.setdefault(token_id, (text, log_prob))
-        own = text_at(response, "meta_info", "output_token_logprobs", i, 2)
-        written.append(WrittenToken(own, list(listed.values())))
-    return written
+        answer.tokens.append(text_at(meta, "output_token_logprobs", i, 2))
+        answer.lists.append(list(listed.values()))
+    return answer
 
 
 def _sglang_prompt(response: Response, where: str) -> PromptTokens:
+    """Reads the prompt of a response of `/generate`."""
     triples = list_at(response, "meta_info", "input_token_logprobs")
     if not triples:
         raise InputError(
@@ -421,13 +395,14 @@ def _sglang_prompt(response: Response, where: str) -> PromptTokens:
 
 
 def _log_probs(numbers: Sequence[object], where: str) -> tuple[float, ...]:
+    """Reads the log-probabilities of tokens."""
     return tuple(read_log_prob(number, where) for number in numbers)
 
 
 # llama.cpp: `/completion` with n_probs
 
 
-def _llama_cpp_tokens(response: Response, where: str) -> list[WrittenToken]:
+def _llama_cpp_answer(response: Response, where: str) -> Answer:
     """Reads the tokens: {tok_str, prob} until December 2024, {token, logprob} later."""
     entries = list_at(response, "completion_probabilities") or list_at(response, "probs")
     if value_at(entries, 0, "top_probs"):
@@ -435,47 +410,44 @@ def _llama_cpp_tokens(response: Response, where: str) -> list[WrittenToken]:
             f"{where}: its probabilities include the effect of the sampling settings; "
             "ask with post_sampling_probs=false."
         )
-    written = _read_tokens(entries)
-    for i, entry in enumerate(entries):
-        listed = written[i].listed
+    answer = _read_entries(entries)
+    for entry, listed in zip(entries, answer.lists, strict=True):
         for token in [] if listed else list_at(entry, "probs"):
             prob = read_number(value_at(token, "prob"), where)
             if not 0 <= prob <= 1:
                 raise InputError.at(where, "a probability from 0 to 1", shown(prob))
             # `math.log(0)` raises an error.
             listed.append((value_at(token, "tok_str"), math.log(prob) if prob else -math.inf))
-        if content := text_at(entry, "content"):
-            written[i] = written[i]._replace(text=content)
-    return written
+    return answer
 
 
 NO_PROBS = "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1"
 NO_TOPS = "it has no logprobsResult.topCandidates; ask with responseLogprobs=true, logprobs=20"
 RESPONSE_FORMATS = {
     "openai": ResponseFormat(
-        "OpenAI-style responses", _openai_tokens, NO_LIST, _is_echoed, _openai_prompt
+        "OpenAI-style responses", _openai_answer, NO_LIST, _is_echoed, _openai_prompt
     ),
     "vllm": ResponseFormat(
-        "vLLM, prompt_logprobs", _vllm_tokens, NO_LIST,
+        "vLLM, prompt_logprobs", _openai_answer, NO_LIST,
         lambda response: "outputs" not in response or bool(response.get("prompt_logprobs")),
         _vllm_prompt,
     ),
     "sglang": ResponseFormat(
-        "SGLang", _sglang_tokens,
+        "SGLang", _sglang_answer,
         "its meta_info has no output_top_logprobs and no output_token_ids_logprobs; ask /generate "
         "with return_logprob=true, top_logprobs_num=20 and max_new_tokens=1 "
         "(input_token_ids_logprobs belong to positions of the prompt, not of the answer)",
         lambda response: not any(list_at(response, "meta_info", name) for name in SGLANG_LISTS),
         _sglang_prompt,
     ),
-    "llama.cpp": ResponseFormat("llama.cpp server", _llama_cpp_tokens, NO_PROBS),
+    "llama.cpp": ResponseFormat("llama.cpp server", _llama_cpp_answer, NO_PROBS),
     "ollama": ResponseFormat(
-        "Ollama", lambda response, _: _read_tokens(list_at(response, "logprobs")),
+        "Ollama", lambda response, _: _read_entries(list_at(response, "logprobs")),
         "it has no list of the most probable tokens; ask with logprobs=true, top_logprobs=20",
     ),
     "gemini": ResponseFormat(
         "Gemini",
-        lambda response, where: _found_tokens(value_at(response, "candidates", 0), where),
+        lambda response, _: _found_answer(value_at(response, "candidates", 0)),
         NO_TOPS,
     ),
 }  # fmt: skip

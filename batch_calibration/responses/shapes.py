@@ -35,18 +35,14 @@ class Answer(NamedTuple):
 
 
 def find_answers(
-    node: object,
-    path: str = "",
-    ids: Collection[str] = (),
-    above: object = None,
-    depth: int = 0,
+    node: object, path: str = "", ids: Collection[str] = (), above: object = None, depth: int = 0
 ) -> Iterator[Answer]:
     """Yields the answers in a value, then those inside of answers.
 
     Args:
         node: the value.
         path: keys that lead to it.
-        ids: names "token_id:7" of tokens that stand for their texts.
+        ids: names "token_id:7" that replace the texts of tokens.
         above: the value that holds it.
         depth: levels above it.
     """
@@ -105,6 +101,7 @@ def _inner_candidates(member: object, ids: Collection[str]) -> list[Pair]:
 
 
 def _is_number(number: object) -> bool:
+    """Checks whether a value of JSON is a number."""
     return isinstance(number, int | float) and not isinstance(number, bool)
 
 
@@ -136,14 +133,15 @@ def _plain_key(key: str) -> str:
 
 
 def _first_named(cells: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Returns the cell of the first name that the cells have, or None."""
     return next((cells[name] for name in names if name in cells), None)
 
 
 def _written_tokens(members: list[Any], lists: list[list[Pair]], above: object) -> list[str]:
     """Returns the tokens that were written at the positions of an answer.
 
-    They stand in its members, in a list beside it, or in a text beside it; otherwise the most
-    probable tokens were written.
+    They are inside its members, in another list of the same length, or in another text. Without
+    these, they are the most probable tokens.
     """
     beside = list(above.values()) if isinstance(above, dict) else []
     for entries in [members, *beside]:
@@ -160,7 +158,7 @@ def _written_tokens(members: list[Any], lists: list[list[Pair]], above: object) 
 
 
 def _follow(text: str, lists: list[list[Pair]]) -> list[str]:
-    """Returns the candidates that make a text, and the most probable ones behind its end."""
+    """Returns the candidates that form a text, and the most probable ones after its end."""
     tokens, rest = list[str](), text.lstrip()
     for pairs in lists:
         forms = {plain_text(str(token)): str(token) for token, _ in pairs}
@@ -176,7 +174,7 @@ def _follow(text: str, lists: list[list[Pair]]) -> list[str]:
 
 
 def _own_text(entry: object) -> str | None:
-    """Returns the text of a token: the entry, one of its values, or that of an entry inside."""
+    """Returns the text of a token: the entry, one of its values, or a value of an inner entry."""
     if isinstance(entry, dict):
         inner = [member for member in entry.values() if isinstance(member, dict)]
         texts = [_candidate(member)[0] for member in [entry, *inner]]
@@ -188,7 +186,7 @@ def _own_text(entry: object) -> str | None:
 
 
 def unpack(cell: object) -> object:
-    """Returns a cell as plain lists and dicts, whether it is a text, a map, an array or an object.
+    """Converts a cell (a text, a map, an array or an object) to plain lists and dicts.
 
     >>> unpack("[Token(text='yes', nats=-0.5)]"), unpack([("yes", -0.5)]), unpack("[0.5 0.25]")
     ([{'text': 'yes', 'nats': -0.5}], {'yes': -0.5}, [0.5, 0.25])
@@ -197,7 +195,7 @@ def unpack(cell: object) -> object:
 
 
 def _parsed(text: str) -> object:
-    """Returns the value of a text in JSON, in Python, or of numpy; other texts stay as they are."""
+    """Parses a text of JSON, Python or numpy; returns any other text unchanged."""
     if text[:1] not in ("[", "{", "("):
         return text
     with suppress(ValueError):
@@ -217,7 +215,7 @@ class _Plainer(ast.NodeTransformer):
     """Replaces calls in a repr: `Logprob(logprob=-0.5)` by a dict, `float64(0.5)` by the number."""
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Returns a dict of the keywords, or the only argument."""
+        """Returns a dict of the keyword arguments, or the first argument."""
         if node.args:
             return self.visit(node.args[0])
         keys: list[ast.expr | None] = [ast.Constant(keyword.arg) for keyword in node.keywords]
@@ -229,7 +227,7 @@ class _Plainer(ast.NodeTransformer):
 
 
 def _plain(cell: object, depth: int = 0) -> object:
-    """Returns nested values as lists and dicts of plain numbers and texts."""
+    """Converts nested values to lists and dicts of plain numbers and texts."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(cell, np.ndarray | np.generic):

@@ -59,7 +59,6 @@ class TopK(NamedTuple):
     log_probs: np.ndarray  # [n, k], nats; minus infinity if no token of the label was returned
     # [n], smallest log-probability in each row's list: an upper bound for missing tokens.
     bound: np.ndarray
-    mass: np.ndarray  # [n], total probability of all labels
     # Label -> the tokens that count for it, as the server wrote them.
     tokens: dict[str, tuple[str, ...]]
 
@@ -133,7 +132,7 @@ def scores_of_top_k(
     size = asked or mode(map(len, returned))
     bound = [sorted(row.values(), reverse=True)[:size][-1] for row in returned]
     taken_tokens = {name: tuple(tokens_taken) for name, tokens_taken in taken.items()}
-    return TopK(scores, np.array(bound), np.exp(scores).sum(axis=-1), taken_tokens)
+    return TopK(scores, np.array(bound), taken_tokens)
 
 
 def refuse_absent_labels(top: TopK, rows: Sequence[LogProbs], where: str) -> None:

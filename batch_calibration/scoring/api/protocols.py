@@ -165,11 +165,11 @@ def _chat(question: Question) -> list[Request]:
 
 def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
     response_format = servers.RESPONSE_FORMATS["openai"]
-    written = response_format.list_tokens(_object(answer), WHERE)
+    found = response_format.read_answer(_object(answer), WHERE)
     # Some servers write more tokens than requested.
     names = list(map(str.strip, question.forms))
-    (place,), _notes = choose_places([servers.texts_of(written)], [WHERE], names)
-    log_probs = response_format.tokens_at(written, place, WHERE)
+    (place,), _notes = choose_places([found.tokens], [WHERE], names)
+    log_probs = response_format.tokens_at(found, place, WHERE)
     # The whole list is checked before the answer is stored.
     scores_of_top_k([log_probs], (), where=WHERE)
     return log_probs
