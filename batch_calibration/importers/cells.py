@@ -28,7 +28,6 @@ MAYBE_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 """A number with one comma, which may be of thousands: 1,234."""
 LABEL_NAMES = ("label_names", "labels", "letters", "classes", "choices", "options")
 """Names under which files keep the names of the labels."""
-WHOLE = re.compile(r"^(-?\d+)\.0+$")  # as pandas writes whole numbers beside an empty cell
 MAX_LISTED = 8  # label names that a sentence lists
 
 
@@ -74,9 +73,6 @@ class Texts(Sequence[str]):
         except ValueError:  # pyarrow's errors, too
             pass
         return _read_cells(self.texts, commas_are_decimal=self.commas_are_decimal)
-
-
-NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
 
 
 def words_of(name: str) -> list[str]:

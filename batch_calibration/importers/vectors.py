@@ -1,5 +1,6 @@
 """Columns whose cells hold all scores of a row, and columns that list the labels of each row."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
@@ -18,6 +19,7 @@ LIST_NAMES = (*cells.LABEL_NAMES, "answers", "candidates", "tokens")
 MAX_TEXTS_PER_PLACE = 5
 """Different texts a place of the lists, beyond which they are each row's own answers, no labels."""
 
+NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
 MIN_ROWS_OF_HIGHEST = 5
 """Rows in which a column names the highest score, beyond which this is no chance."""
 
@@ -254,7 +256,7 @@ def _by_name(
 ) -> Vectors:
     """Each score under the name that its row lists for it."""
     names = dict.fromkeys(chain.from_iterable(lists))
-    if all(map(cells.NUMBERED.fullmatch, names)):
+    if all(map(NUMBERED.fullmatch, names)):
         names = dict.fromkeys(sorted(names, key=lambda name: int(name.partition("_")[2])))
     if set(names_of_table) >= names.keys():
         names = dict.fromkeys(names_of_table)
