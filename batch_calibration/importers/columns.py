@@ -62,10 +62,11 @@ def from_columns(
     columns, reading, long_notes = pivot_choices(columns, reading)
     columns, reading, other_notes = _two_of_one(columns, reading)
     gold_notes += long_notes + other_notes
-    full_names = _full_names(columns, reading)
     named = reading.labels
-    if full_names:
-        reading = replace(reading, labels=full_names)
+    is_plain = len(named) < 2 or any(label in columns for label in named)
+    full_names = [] if is_plain else column_sets(columns, named)
+    if len(full_names) == 1:  # the only columns with the names of the labels in longer names
+        reading = replace(reading, labels=full_names[0])
     if not reading.ids and {"id", "prompt", "api_scores"} <= columns.keys():  # written by `ask`
         reading = replace(reading, ids="id")
     candidates = score_candidates(where, columns, reading)
@@ -76,7 +77,7 @@ def from_columns(
         names, notes, sums = label_columns(where, candidates, reading, gold_texts)
         candidates |= sums
         scores = [_score_column(where, name, candidates[name]) for name in names]
-        short = named if full_names else _short_names(names, gold_texts)
+        short = named if len(full_names) == 1 else _short_names(names, gold_texts)
         vectors = Vectors(short, np.stack(scores, axis=1), notes=notes)
         if short != names:
             score_names = names
@@ -108,14 +109,6 @@ def gold_column(columns: Columns, reading: Reading) -> list[str]:
     names, texts = reading.gold_names or getattr(column, "names", ()), cells.texts_of(column)
     name_of = {str(i): name for i, name in enumerate(names)}
     return [name_of.get(text, text) for text in texts] if names else texts
-
-
-def _full_names(columns: Columns, reading: Reading) -> Names:
-    """Returns the only columns with the names of the labels in longer names; () without these."""
-    if len(reading.labels) < 2 or any(label in columns for label in reading.labels):
-        return ()
-    sets = column_sets(columns, reading.labels)
-    return sets[0] if len(sets) == 1 else ()
 
 
 def _short_names(names: Names, gold: Sequence[str]) -> Names:
