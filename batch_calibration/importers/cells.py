@@ -28,7 +28,6 @@ MAYBE_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 """Numbers with one comma that may separate thousands, such as 1,234."""
 LABEL_NAMES = ("label_names", "labels", "letters", "classes", "choices", "options")
 """Usual names of the lists of label names in files."""
-WHOLE = re.compile(r"^(-?\d+)\.0+$")  # pandas writes 2.0 if another cell is empty
 MAX_LISTED = 8  # label names in a message
 
 
@@ -74,9 +73,6 @@ class Texts(Sequence[str]):
         except ValueError:  # pyarrow's errors, too
             pass
         return _read_cells(self.texts, commas_are_decimal=self.commas_are_decimal)
-
-
-NUMBERED = re.compile(r"LABEL_(\d+)")  # default label names of Hugging Face models
 
 
 def words_of(name: str) -> list[str]:

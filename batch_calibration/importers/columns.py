@@ -66,12 +66,13 @@ def from_columns(
         reading = replace(reading, labels=cells.bare_names(reading.labels))
     reading, gold_notes = recognize_gold(columns, reading)
     columns, reading, long_notes = pivot_choices(columns, reading)
-    columns, reading, other_notes = _two_of_one(columns, reading)
+    columns, reading, other_notes = _two_of_one(where, columns, reading)
     gold_notes += long_notes + other_notes
-    full_names = _full_names(columns, reading)
     named = reading.labels
-    if full_names:
-        reading = replace(reading, labels=full_names)
+    is_plain = len(named) < 2 or any(label in columns for label in named)
+    full_names = [] if is_plain else column_sets(columns, named)
+    if len(full_names) == 1:  # the only columns with the names of the labels in longer names
+        reading = replace(reading, labels=full_names[0])
     if not reading.ids and {"id", "prompt", "api_scores"} <= columns.keys():  # written by `ask`
         reading = replace(reading, ids="id")
     candidates = score_candidates(where, columns, reading)
@@ -82,7 +83,7 @@ def from_columns(
         names, notes, sums = label_columns(where, candidates, reading, gold_texts)
         candidates |= sums
         scores = [_score_column(where, name, candidates[name]) for name in names]
-        short = named if full_names else _short_names(names, gold_texts)
+        short = named if len(full_names) == 1 else _short_names(names, gold_texts)
         vectors = Vectors(short, np.stack(scores, axis=1), notes=notes)
         if short != names:
             score_names = names
@@ -116,14 +117,6 @@ def gold_column(columns: Columns, reading: Reading) -> list[str]:
     return [name_of.get(text, text) for text in texts] if names else texts
 
 
-def _full_names(columns: Columns, reading: Reading) -> Names:
-    """Returns one column for each label, such as p_yes for yes; () unless exactly one set fits."""
-    if len(reading.labels) < 2 or any(label in columns for label in reading.labels):
-        return ()
-    sets = column_sets(columns, reading.labels)
-    return sets[0] if len(sets) == 1 else ()
-
-
 def _short_names(names: Names, gold: Sequence[str]) -> Names:
     """Returns the names without their shared parts, if the right labels use the short names."""
     texts, short = set(gold) - {"", "-1"}, cells.short_names(names)
@@ -131,7 +124,9 @@ def _short_names(names: Names, gold: Sequence[str]) -> Names:
     return short if is_needed and not all(map(str.isdecimal, texts)) else names
 
 
-def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, list[str]]:
+def _two_of_one(
+    where: str, columns: Columns, reading: Reading
+) -> tuple[Columns, Reading, list[str]]:
     """Replaces a column of probabilities p of one of two labels by two columns, p and 1 - p."""
     others = {reading.gold, reading.ids, *reading.by}
     if not reading.from_probs or not reading.gold or reading.labels:
@@ -146,7 +141,7 @@ def _two_of_one(columns: Columns, reading: Reading) -> tuple[Columns, Reading, l
     if len(own) != 1 or set(texts) & columns.keys() - set(real):
         return columns, reading, []
     other = texts[texts[0] == own[0]]
-    probs = _score_column("", real[0], columns[real[0]])
+    probs = _score_column(where, real[0], columns[real[0]])
     kept = {name: column for name, column in columns.items() if name != real[0]}
     columns = {**kept, own[0]: probs, other: 1 - probs}
     note = f"The column {real[0]!r} is the probability of {own[0]!r}; {other!r} has 1 - p."

@@ -14,19 +14,12 @@ from batch_calibration.arrays.score_scale import plain_names
 from batch_calibration.errors import InputError, nearest, shown, spell
 from batch_calibration.files import object_at
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import (
-    MAX_LISTED,
-    NUMBERED,
-    WHOLE,
-    Column,
-    Columns,
-    short_names,
-    texts_of,
-)
+from batch_calibration.importers.cells import MAX_LISTED, Column, Columns, short_names, texts_of
 from batch_calibration.importers.gold_fit import LEAST_SHARE, WORDS_SHARE, fit_gold
-from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors, first_cell
+from batch_calibration.importers.vectors import NUMBERED, OWN_LISTS, Names, Vectors, first_cell
 from batch_calibration.responses.top_k import SPACES
 
+WHOLE = re.compile(r"^(-?\d+)\.0+$")  # as pandas writes whole numbers beside an empty cell
 NO_WORD = re.compile(r"\W*[A-Za-z]?\W*|.*\d.*")
 """Label names such as A, (B) or label 0, which have indices in the order of the columns."""
 AFFIRMATIVE = "yes true positive pos correct right good entailment acceptable"
@@ -287,6 +280,14 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         return np.fromiter(map(label_of_text.__getitem__, texts), np.int32, len(texts))
     in_order = [cell_of[text] for text in texts]
     return look_up_gold(where, in_order, names, [label_of] * len(texts))
+
+
+def read_gold(
+    where: str, column: Column, names: Sequence[str], gold_names: Names
+) -> tuple[np.ndarray, Names, Names]:
+    """Returns the right labels [n] of a column, the order of its indices, and notes."""
+    texts, order, notes = name_indices(column, names, gold_names)
+    return gold_indices(where, texts, names), order, notes
 
 
 def look_up_gold(

@@ -100,7 +100,7 @@ def _from_tokens(
         )
     imported = _import_answers(path, answers, reading, top.log_probs, kind.scorer)
     notes.append(servers.note_tokens(top.tokens))
-    return replace(imported, bound=top.bound, notes=tuple(notes))
+    return replace(imported, bound=top.bound, notes=(*notes, *imported.notes))
 
 
 def _answered(answers: list[SavedAnswer]) -> tuple[list[SavedAnswer], list[str]]:
@@ -149,7 +149,7 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
     if not (np.abs(probs.sum(axis=1) - 1) < 1e-3).all():
         return imported
     note = "The probabilities are a softmax over the labels, not over the whole vocabulary."
-    return replace(imported, full=False, notes=(note,))
+    return replace(imported, full=False, notes=(note, *imported.notes))
 
 
 # Prompts that each end with a label
@@ -190,7 +190,7 @@ def _from_prompts(
     imported = _import_answers(path, firsts, reading, scores, kind.scorer, gold=gold, row_ids=ids)
     if len(rows) < len(prompts):
         note = f"{len(prompts) - len(rows):,} of {len(prompts):,} prompts lack a failed label."
-        imported = replace(imported, notes=(note,))
+        imported = replace(imported, notes=(note, *imported.notes))
     return replace(imported, full=longest <= MAX_TOKENS_FOR_MASS)
 
 

@@ -1,5 +1,6 @@
 """Reads columns that hold all scores of a row, and columns that list the labels of each row."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
@@ -18,6 +19,7 @@ LIST_NAMES = (*cells.LABEL_NAMES, "answers", "candidates", "tokens")
 MAX_TEXTS_PER_PLACE = 5
 """The most different texts per position of lists of labels; other lists are each row's answers."""
 
+NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
 MIN_ROWS_OF_HIGHEST = 5
 """The least number of rows that show that a column names the label with the highest score."""
 
@@ -254,7 +256,7 @@ def _by_name(
 ) -> Vectors:
     """Places each score in the column of the label that its row lists for it."""
     names = dict.fromkeys(chain.from_iterable(lists))
-    if all(map(cells.NUMBERED.fullmatch, names)):
+    if all(map(NUMBERED.fullmatch, names)):
         names = dict.fromkeys(sorted(names, key=lambda name: int(name.partition("_")[2])))
     if set(names_of_table) >= names.keys():
         names = dict.fromkeys(names_of_table)

@@ -23,13 +23,7 @@ from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import text_of, texts_of
 from batch_calibration.importers.columns import columns_of_labels, refuse_repeated_ids
 from batch_calibration.importers.frames import arrow_columns, names_of_classes
-from batch_calibration.importers.gold import (
-    ClassIndices,
-    check_gold,
-    gold_indices,
-    name_indices,
-    recognize_gold,
-)
+from batch_calibration.importers.gold import ClassIndices, check_gold, read_gold, recognize_gold
 from batch_calibration.importers.tables import Gaps, fill_labels, refuse_several
 from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
 from batch_calibration.responses.servers import refuse_constant
@@ -148,8 +142,8 @@ class Source:
         codes, cells = encode_cells(rows.table[self.reading.gold])
         where = f"{next(iter(self.files)).parent}, values of the column {self.reading.gold!r}"
         column = ClassIndices(cells, names_of_classes(self.schema).get(self.reading.gold, ()))
-        right, *_ = name_indices(column, self.labels, self.reading.gold_names)
-        return np.asarray(gold_indices(where, right, self.labels)[codes])
+        gold, *_ = read_gold(where, column, self.labels, self.reading.gold_names)
+        return np.asarray(gold[codes])
 
 
 def encode_cells(column: "pa.ChunkedArray") -> tuple[np.ndarray, list[object]]:
@@ -194,8 +188,8 @@ def open_source(
     scores = np.stack([np.asarray(columns[name], np.float64) for name in labels], axis=1)
     nats = to_nats(scores, where, reading.from_probs, names=labels)
     if reading.gold:
-        right, order, read_as = name_indices(columns[reading.gold], labels, reading.gold_names)
-        gold, is_whole = gold_indices(where, right, labels), np.isfinite(nats).all(axis=1)
+        column, is_whole = columns[reading.gold], np.isfinite(nats).all(axis=1)
+        gold, order, read_as = read_gold(where, column, labels, reading.gold_names)
         rows = Imported(where, nats, labels, index_names=order)
         notes += read_as + check_gold(rows, nats[is_whole], gold[is_whole], reading)
     stems = [path.stem for path in files]
