@@ -38,7 +38,7 @@ def fit_gold(scores: np.ndarray, gold: np.ndarray, least_share: float = LEAST_SH
     `scores` are [n, k] and `gold` [n], with -1 for unknown labels. The gain of an assignment is its
     held-out log-likelihood, minus the log-likelihood of the labels' shares.
     """
-    known = np.flatnonzero(gold >= 0)
+    known = np.flatnonzero((gold >= 0) & np.isfinite(scores).all(axis=1))
     known = known[:: len(known) // MAX_ROWS + 1]
     gold, scores = gold[known], log_softmax(scores[known], axis=1)
     counts = np.bincount(gold, minlength=scores.shape[1])

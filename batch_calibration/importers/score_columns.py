@@ -1,7 +1,7 @@
 """Finds the columns of a table that hold the scores of labels, one column for each label."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, compress, permutations, product
 
@@ -86,30 +86,29 @@ def choose_real(
     return tuple(real), tuple(notes), sums
 
 
-def column_sets(names: Iterable[str], labels: Sequence[str]) -> list[Names]:
+def column_sets(names: Collection[str], labels: Sequence[str]) -> list[Names]:
     """Finds each set of columns, one per label, with equal text before and after the labels.
 
     >>> column_sets(["p_no", "p_yes", "yes", "p_yes_norm", "p_no_norm"], ["yes", "no"])
     [('p_yes', 'p_no'), ('p_yes_norm', 'p_no_norm')]
     """
-    named = dict.fromkeys(names)
-    # Case is ignored, unless two columns differ only in case.
-    folded = {fold(name): name for name in named}
-    if len(folded) < len(named):
-        folded = {name: name for name in named}
-    label_texts = [fold(label) if label not in named else label for label in labels]
-    sets = []
-    for name in folded:
-        start, is_here, end = name.partition(label_texts[0])
-        of_labels = [f"{start}{label}{end}" for label in label_texts]
-        if not is_here or not all(map(folded.__contains__, of_labels)):
+    for spell_alike in (str, str.casefold):  # Yes is yes, unless another column is YES.
+        column_of = {spell_alike(name): name for name in names}
+        texts = list(map(spell_alike, labels))
+        if len(column_of) < len(names) or len(set(texts)) < len(texts):
             continue
-        columns = tuple(folded[column] for column in of_labels)
-        if len(set(columns)) < len(labels):
-            continue
-        if not start + end or len(labels) == 1 or cells.short_names(columns) != columns:
-            sets.append(columns)
-    return sets
+        sets = []
+        for name in column_of:
+            start, is_here, end = name.partition(texts[0])
+            of_labels = [f"{start}{text}{end}" for text in texts]
+            if not is_here or not all(map(column_of.__contains__, of_labels)):
+                continue
+            columns = tuple(map(column_of.__getitem__, of_labels))
+            if not start + end or len(labels) == 1 or cells.short_names(columns) != columns:
+                sets.append(columns)
+        if sets:
+            return sets
+    return []
 
 
 def _real_columns(where: str, candidates: Columns) -> tuple[dict[str, np.ndarray], list[str]]:

@@ -105,6 +105,9 @@ def derived_columns(chance: Random, folder: Path):
     def read() -> dict[str, object]:
         # Labels may go by their column's name.
         full = {f"{start}{name}{end}": name for name in labels}
+        (table,) = importers.read(path, Reading(gold="gold"))
+        if "All columns of real numbers are labels" in notes(table):
+            raise InputError("columns that may be no label's are named first")
         found = read_by_name(path, Reading(gold="gold"))
         for row in found.values():
             row["scores"] = {full.get(name, name): x for name, x in row["scores"].items()}
