@@ -73,7 +73,10 @@ def candidates_of(node: object, ids: Collection[str] = ()) -> list[Pair]:
     pairs = list[Pair]()
     if isinstance(node, list):
         pairs = list(map(_candidate, node))
-        are_positions = None in chain(*pairs) or any(_inner_candidates(m, ids) for m in node)
+        # Tokens with empty lists of candidates are no candidates themselves.
+        are_positions = all([] in object_at(member).values() for member in node)
+        are_positions |= any(_inner_candidates(member, ids) for member in node)
+        are_positions |= None in chain(*pairs)
         return [] if are_positions else pairs
     if not isinstance(node, dict) or None not in _candidate(node):
         return []

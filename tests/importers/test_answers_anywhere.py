@@ -370,3 +370,12 @@ def test_forms_of_public_reports(shared, name):
     for moved, share in ((scores, 73.3), (scores - scores.mean(axis=0), 88.3)):
         is_right = moved.argmax(axis=1) == np.asarray(block.labels)
         assert round(100 * is_right.mean(), 1) == share
+
+
+def test_tokens_with_empty_lists_of_candidates_are_no_candidates(refuses):
+    rows = []
+    for i in range(12):
+        pairs = (("yes", -1.5 - i / 10), ("no", -2.5))
+        tokens = [{"token": text, "logprob": x, "top_logprobs": []} for text, x in pairs]
+        rows.append({"out": {"content": tokens}})
+    refuses(tables_of, rows, Reading(labels=("yes", "no")))
