@@ -70,7 +70,7 @@ class Lowest(NamedTuple):
         It is the lowest log-probability, it is far below all others, and it is repeated exactly, or
         a whole number such as -100.
         """
-        is_far = self.score < 2 * self.next and self.score <= self.next - FILLER_GAP
+        is_far = self.score < 2 * self.next < np.inf and self.score <= self.next - FILLER_GAP
         is_low = self.score <= HIGHEST_FILLER and self.highest <= 0
         is_whole = self.score <= HIGHEST_WHOLE and self.score % 1 == 0
         is_filler = is_far and is_low and (is_whole or self.times >= FILLER_TIMES)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from batch_calibration import calibrate
@@ -26,6 +26,7 @@ def lists(draw):
     cell = st.one_of(NATS, NATS, st.sampled_from(GONE))
     row = st.lists(cell, min_size=k, max_size=k).filter(lambda r: any(v > -21 for v in r))
     rows = draw(st.lists(row, min_size=1, max_size=8))
+    assume(missing_scores.find_lowest(np.array(rows)).filler == -math.inf)  # fillers: below
     bound = draw(st.none() | st.lists(NATS, min_size=len(rows), max_size=len(rows)))
     return np.array(rows), None if bound is None else np.array(bound)
 
@@ -86,6 +87,7 @@ def test_a_low_number_in_place_of_many_scores_is_missing(filler, parts):
         [[-0.1, -30.5], [-0.2, -30.5], [-0.3, -1.0]],  # twice
         [[-9.0, -30.0], [-20.0, -30.0], [-0.3, -30.0]],  # -20 is near
         [[0.1, -30.0], [0.2, -30.0], [0.3, -30.0]],  # no log-probabilities
+        [[-20.0, -20.0]],  # no other scores
     ],
 )
 def test_low_scores_are_scores(scores):
