@@ -6,9 +6,9 @@ mean score is the sum of a bias and the label shares. A shift a [k] implies
     the shares   pi(a) = mean_i softmax(s_i - a)   and the bias   b(a) = a + log pi(a), centered,
 
 because s_i = b + log pi + the evidence of row i, up to a constant, for Bayes' prior pi. The shift
-minimizes k log(1 + |b|^2 / 2k) + k^2 / 2 |pi - u|^2. Up to constants, the first term is the
+minimizes k log(1 + |b|^2 / 2k) + w k^2 / 2 |pi - u|^2. Up to constants, the first term is the
 negative logarithm of a heavy-tailed density of biases, the second that of a density of shares
-around the expected shares u.
+around the expected shares u, whose weight w is 1 if nothing is known of them.
 """
 
 from collections.abc import Callable
@@ -126,6 +126,7 @@ def likely_shift(
     *,
     bias_scale: Scalar | float = 1.0,
     share_weight: Scalar | float = 1.0,
+    start: Bias | None = None,
 ) -> Bias:
     """Finds the shift a [k], in nats and of mean 0, that minimizes the objective of this module.
 
@@ -140,7 +141,8 @@ def likely_shift(
         labels: [m]; if given, the log loss of softmax(s - a) on labeled rows is added.
         labeled_weight: [m], the weight of each row's log loss.
         bias_scale: the scale of probable biases, in nats.
-        share_weight: the weight of the expected shares relative to the bias.
+        share_weight: w, the weight of the expected shares relative to the bias.
+        start: [k], where the search begins; by default BC's bias with u as its target prior.
     """
     k = rows.shape[-1]
     pull = share_weight * k * k
@@ -178,10 +180,10 @@ def likely_shift(
             curvature += jnp.diag(jnp.sum(weighted, axis=0)) - weighted.T @ probs
         return value, slope, curvature
 
-    # The first start is BC's bias with the expected shares as its target prior. With few rows there
-    # may be a second minimum on the opposite side. It is taken only if it is clearly lower.
+    # With few rows there may be a second minimum on the opposite side. It is taken only if it is
+    # clearly lower.
     mean = base.weighted_mean(rows, weight)
-    starts = jnp.stack([mean - jnp.log(shares), -mean])
+    starts = jnp.stack([mean - jnp.log(shares) if start is None else start, -mean])
     starts -= jnp.mean(starts, axis=-1, keepdims=True)
     (near, far), values = jax.vmap(lambda start: descend(start, evaluate))(starts)
     return jnp.where(total > 0, jnp.where(values[1] < values[0] - CLEARLY_LESS, far, near), 0.0)

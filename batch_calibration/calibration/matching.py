@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_factor, cho_solve
 
 from batch_calibration.calibration import base
+from batch_calibration.calibration.empirical_bayes import likely_shift
 from batch_calibration.calibration.shift import Shift, apply, least_shares, log_mean_prob
 from batch_calibration.errors import InputError
 from batch_calibration.typing import Bias, Count, Labels, Prior, ProbeRows, Scalar, Weight
@@ -166,7 +167,23 @@ def given_shares(target_prior: Prior | None) -> Shares:
     return shares
 
 
-def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> base.Calibrator:
+def share_weight(shares: Bias, rows: Scalar | float, error: Scalar | float, labels: int) -> Scalar:
+    """Computes the weight w of shares u whose error is known, for `empirical_bayes.likely_shift`.
+
+    The shares of n rows scatter around u with a variance of (1 - |u|^2) / n in all, and u is wrong
+    by `error` for each label. With both, w = (k - 1) / (k^2 ((1 - |u|^2) / n + k error^2)), which
+    is n / k for equal shares without an error.
+
+    >>> round(float(share_weight(jnp.array([0.5, 0.5]), 100, 0.0, 2)), 4)
+    50.0
+    """
+    variance = (1.0 - jnp.sum(shares**2)) / jnp.maximum(rows, 1.0) + labels * error**2
+    return (labels - 1) / (labels**2 * variance)
+
+
+def prior_matching(
+    *, rounds: int = 0, target_prior: Prior | None = None, share_error: float | None = None
+) -> base.Calibrator:
     """Subtracts a bias b so that the mean prediction becomes pi: mean_i softmax(s_i - b) = pi.
 
     BC equalizes the mean *score* of all labels. This method matches the mean *probability*, which
@@ -174,25 +191,54 @@ def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> bas
     2023, arXiv:2307.06713; UCPA if pi is uniform), which approaches the match in ten rounds, and
     the prior matching of Liusie et al. 2024 (arXiv:2309.04992).
 
+    The shares of a few rows differ from pi by chance. With `share_error` the mean prediction may
+    differ, too: the bias is the most probable one by the objective of `empirical_bayes` with the
+    weight `share_weight`.
+
     Args:
         rounds: the number of UCPA rounds (see `match_in_rounds`); 0 matches each share to 1e-6.
         target_prior: pi, the expected share of each of the k labels, by default equal shares; 0 for
             a label that is never right counts as 1e-4.
+        share_error: the standard error of each expected share; 0.0 leaves the sampling error of the
+            rows. By default the shares of the rows are matched exactly.
 
     Raises:
-        InputError: rounds below 0.
+        InputError: rounds below 0, or together with a share_error; a share_error outside 0 to 1.
 
     >>> fit, apply_ = prior_matching(target_prior=(0.75, 0.25))
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.5, -1.0]])
     >>> jnp.exp(base.label_normalized(apply_(fit(rows), rows))).mean(axis=0).round(5).tolist()
     [0.75, 0.25]
     """
-    if rounds < 0:
+    if rounds < 0 or (rounds and share_error is not None):
         remedy = "give rounds=10 for UCPA, or leave it out to match exactly"
-        raise InputError.at("rounds", "0 or more", rounds, remedy)
-    if not rounds:
+        expected = "0 or more" if rounds < 0 else "0 with a share_error"
+        raise InputError.at("rounds", expected, rounds, remedy)
+    if rounds:
+        return matched(given_shares(target_prior), partial(match_in_rounds, rounds=rounds))
+    if share_error is None:
         return matched(given_shares(target_prior))
-    return matched(given_shares(target_prior), partial(match_in_rounds, rounds=rounds))
+    if not 0.0 <= share_error <= 1.0:
+        remedy = "give 0.05 for shares that are known within about 5 points"
+        raise InputError.at("share_error", "a number from 0 to 1", share_error, remedy)
+    return matched(given_shares(target_prior), partial(match_within, error=share_error))
+
+
+def match_within(
+    log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, error: float
+) -> Bias:
+    """Finds the most probable bias [k] if the shares have an error (see `share_weight`)."""
+    weights = base.weights_of(log_probs, weight)
+    present = jnp.where(weights[:, None] > 0, log_probs, 0.0)
+    start = match(present, shares, weights)
+    shift = likely_shift(
+        base.label_normalized(present),
+        weights,
+        shares,
+        share_weight=share_weight(shares, jnp.sum(weights), error, len(shares)),
+        start=start - jnp.mean(start),
+    )
+    return shift + jnp.mean(base.weighted_mean(present, weights))
 
 
 def otter(*, target_prior: Sequence[float] | None = None) -> base.Calibrator:

@@ -5,15 +5,15 @@ task (draws of demonstrations, templates, models) have the same shares but diffe
 shares pi are estimated from all C contexts together. They make all biases b_c probable, and
 minimize
 
-    sqrt(C) sum_c w_c k log(1 + |b_c|^2 / 2k) + k^2 / 2 |pi - u|^2
+    sqrt(C) sum_c w_c k log(1 + |b_c|^2 / 2k) + w k^2 / 2 |pi - u|^2
 
-where b_c = a_c + log pi, centered, a_c is the shift that matches context c to pi, w_c is
-proportional to the information of the context's scores and sums to 1, and u are the mean expected
-shares (see `empirical_bayes`). The factor is sqrt(C) instead of C, because the biases of contexts
-are partly common.
+where b_c = a_c + log pi, centered, a_c is the shift that matches context c to pi, and w_c is
+proportional to the information of the context's scores and sums to 1. If nothing is known of the
+shares, u are the mean expected shares (see `empirical_bayes`) and w is 1; shares that are known
+have the weight of their error (`matching.share_weight`). The factor is sqrt(C) instead of C,
+because the biases of contexts are partly common.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -29,10 +29,15 @@ from batch_calibration.calibration.empirical_bayes import (
     empirical_bayes,
     information,
 )
-from batch_calibration.calibration.matching import match, newton_step
+from batch_calibration.calibration.matching import (
+    match,
+    newton_step,
+    prior_matching,
+    share_weight,
+)
 from batch_calibration.calibration.objective import one_hot
-from batch_calibration.calibration.shift import Shift, apply, least_shares
-from batch_calibration.typing import Key, Scalar
+from batch_calibration.calibration.shift import least_shares
+from batch_calibration.typing import Scalar
 
 FEWEST_CONTEXTS = 3
 """The fewest contexts that are pooled; pooling two harmed more contexts than correcting each one.
@@ -44,6 +49,9 @@ TRUST = 1.0, 0.75, 0.5, 0.25, 0.0
 CHANCE = 0.5
 """The fraction of the chance agreement that is subtracted. At 0, contexts that give every row the
 same label agree best; at 1, uneven shares are rarely trusted."""
+LEAST_VARIETY = 0.03
+"""The least fraction of rows that get another label than the most frequent answer, if a weight is a
+candidate: contexts agree on any row if all rows get one label."""
 AS_GOOD = 0.01
 """Among weights within this tolerance of the best agreement, the largest is used."""
 
@@ -69,23 +77,19 @@ class Pooled(NamedTuple):
 @base.full_precision
 def joint_shares(
     rows: jax.Array, weight: jax.Array, context_weight: jax.Array, u: jax.Array,
-    counts: jax.Array | None = None,
+    w: Scalar | float = 1.0,
 ) -> jax.Array:  # fmt: skip
     """Finds the shares pi[k] of least objective, by Gauss-Newton on their logarithms.
-
-        sqrt(C) sum_c w_c k log(1 + |b_c|^2 / 2k) + k^2 / 2 |pi - u|^2 - sum_j n_j log pi_j
-
-    where b_c = a_c + log pi, centered, and mean_i softmax(s_ci - a_c) = pi.
 
     Args:
         rows: s[c m k], label-normalized scores in nats.
         weight: [c m]; rows of weight 0 are absent.
         context_weight: sqrt(C) w_c, [c]; contexts of weight 0 are absent.
-        u: [k], the mean expected shares.
-        counts: n[k], the counts of known labels of other rows; without them, the last term is 0.
+        u: [k], the expected shares.
+        w: their weight.
     """
     k = rows.shape[-1]
-    center = jnp.eye(k) - 1.0 / k
+    center, pull = jnp.eye(k) - 1.0 / k, w * k * k
 
     def bias_moves(
         rows: jax.Array, weight: jax.Array, shift: jax.Array, share_moves: jax.Array
@@ -106,15 +110,11 @@ def joint_shares(
         moves = jax.vmap(bias_moves, in_axes=(0, 0, 0, None))(rows, weight, a_c, share_moves)
         heaviness = context_weight / (1.0 + size)
         value = k * jnp.sum(context_weight * jnp.log1p(size))
-        value += 0.5 * k * k * jnp.sum((pi - u) ** 2)
+        value += 0.5 * pull * jnp.sum((pi - u) ** 2)
         slope = jnp.einsum("c,cj,cji->i", heaviness, b_c, moves)
-        slope += k * k * (pi - u) @ share_moves
+        slope += pull * (pi - u) @ share_moves
         curvature = jnp.einsum("c,cji,cjl->il", heaviness, moves, moves)
-        curvature += k * k * share_moves.T @ share_moves
-        if counts is not None:
-            value -= counts @ log_pi
-            slope -= counts - jnp.sum(counts) * pi
-            curvature += jnp.sum(counts) * share_moves
+        curvature += pull * share_moves.T @ share_moves
         return value, slope, curvature
 
     starts = jnp.stack([jnp.log(u), jnp.zeros(k)])
@@ -123,14 +123,11 @@ def joint_shares(
     return least_shares(jax.nn.softmax(ends[jnp.argmin(values)]))
 
 
-def add_one(counts: jax.Array) -> jax.Array:
-    """Estimates shares from counts [k] by Laplace's rule, so that no label has share 0."""
-    return (counts + 1.0) / jnp.sum(counts + 1.0)
-
-
 @base.full_precision
-def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> tuple[Scalar, Scalar]:
-    """Measures the agreement of contexts on the same rows, and the agreement by chance.
+def agreement(
+    scores: jax.Array, weight: jax.Array, used: jax.Array
+) -> tuple[Scalar, Scalar, Scalar]:
+    """Measures how contexts answer the same rows.
 
     Args:
         scores: [c m k], of the same rows in the same order.
@@ -139,7 +136,8 @@ def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> tuple[Sc
 
     Returns:
         Two means over pairs of contexts: the share of rows with equal answers, and the share
-        expected for answers with the same frequencies that do not depend on the row.
+        expected for answers with the same frequencies that do not depend on the row. Then the
+        share of answers other than a context's most frequent one, mean over contexts.
     """
     answers = jax.vmap(one_hot)(scores, base.favored(scores)) * used[:, None, None]
     frequencies = jax.vmap(base.weighted_mean, in_axes=(0, None))(answers, weight)
@@ -151,47 +149,54 @@ def agreement(scores: jax.Array, weight: jax.Array, used: jax.Array) -> tuple[Sc
         return products / jnp.maximum(count * (count - 1.0), 1.0)
 
     agreed = base.weighted_mean(of_pairs(answers)[:, None], weight)[0]
-    return agreed, of_pairs(frequencies)
+    others = 1.0 - jnp.sum(jnp.max(frequencies, axis=-1)) / jnp.maximum(count, 1.0)
+    return agreed, of_pairs(frequencies), others
 
 
 def pool_shares(
     rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
-    least_information: Scalar | float = LEAST_TOLD,
-    counts: jax.Array | None = None, chance: Scalar | float = CHANCE,
+    least_information: Scalar | float = LEAST_TOLD, chance: Scalar | float = CHANCE,
+    share_error: Scalar | float | None = None,
 ) -> Pooled:  # fmt: skip
     """Estimates the label shares of several contexts together and matches each context to them.
 
     Args:
         rows: [c m k] scores in nats, finite in rows of positive weight.
         weight: [c m]; rows of weight 0 are absent, and so are contexts with only these rows.
-        same_rows: True if row i is the same question in every context. The interpolation weight of
-            the estimate is then chosen by the agreement of the contexts, less the fraction `chance`
-            of their agreement by chance.
+        same_rows: True if row i is the same question in every context. If nothing is known of the
+            shares, the interpolation weight of the estimate is then chosen by the agreement of the
+            contexts, less the fraction `chance` of their agreement by chance.
         least_information: the least `information` of a context, in nats; other contexts keep their
             scores.
-        counts: [k], the counts of known labels of other rows of the task.
         chance: the fraction of the agreement by chance that is subtracted.
+        share_error: the standard error of each share if labels are known to be about equally
+            frequent, beside the sampling error of the rows. None: nothing is known of the shares.
 
     Returns:
         `Pooled`; no context is used if fewer than three have enough information.
     """
     rows, used = _present(rows, weight, least_information)
     k = rows.shape[-1]
-    estimate = _estimate(rows, weight, used, counts)
+    u, w, trusts = _expected(rows, weight, used), jnp.ones(()), jnp.array(TRUST)
+    if share_error is not None:
+        u, count = jnp.ones(k) / k, jnp.max(jnp.sum(weight, axis=-1))
+        w, trusts = share_weight(u, count, share_error, k), trusts[:1]
+    told = used * jax.vmap(information)(rows, weight)
+    context_weight = told / jnp.maximum(jnp.sum(told), 1e-30) * jnp.sqrt(jnp.sum(used))
+    estimate = joint_shares(rows, weight, context_weight, u, w)
 
     def shifts_at(trust: jax.Array) -> tuple[jax.Array, jax.Array]:
         shares = trust * estimate + (1.0 - trust) / k
         return shares, jax.vmap(match, in_axes=(0, None, 0))(rows, shares, weight)
 
-    trusts = jnp.array(TRUST)
     shares, shifts = jax.lax.map(shifts_at, trusts)
-    agreed, by_chance = jax.vmap(lambda shift: agreement(rows - shift[:, None], weight[0], used))(
-        shifts
-    )
-    beyond = agreed - chance * by_chance
-    # Counted labels are better evidence than agreement.
-    is_chosen = same_rows & (counts is None)
-    best = jnp.where(is_chosen, jnp.argmax(beyond > jnp.max(beyond) - AS_GOOD), 0)
+    agreed, by_chance, others = jax.vmap(
+        lambda shift: agreement(rows - shift[:, None], weight[0], used)
+    )(shifts)
+    beyond = jnp.where(others >= LEAST_VARIETY, agreed - chance * by_chance, -jnp.inf)
+    # Without any candidate, equal shares, which come last, are left.
+    beyond = beyond.at[-1].max(-1.0)
+    best = jnp.where(same_rows, jnp.argmax(beyond > jnp.max(beyond) - AS_GOOD), 0)
     shifts = shifts[best] - jnp.mean(shifts[best], axis=-1, keepdims=True)
     shifts = jnp.where(used[:, None] > 0, shifts, 0.0)
     return Pooled(shares[best], estimate, trusts[best], used, shifts)
@@ -212,86 +217,37 @@ def _present(
     return jnp.where(used[:, None, None] > 0, rows, -jnp.log(float(rows.shape[-1]))), used
 
 
-def _estimate(
-    rows: jax.Array, weight: jax.Array, used: jax.Array, counts: jax.Array | None = None
-) -> jax.Array:
-    """Estimates `joint_shares` [k]; context c counts `used[c]` times."""
-    told = used * jax.vmap(information)(rows, weight)
+def _expected(rows: jax.Array, weight: jax.Array, used: jax.Array) -> jax.Array:
+    """Averages the expected shares [k] of the contexts with `used` above 0."""
     sureness = jax.vmap(confidence)(rows, weight) ** 2.0
     u = base.weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
     u = jnp.where(jnp.any(used > 0), u, 1.0 / rows.shape[-1])
-    w_c = told / jnp.maximum(jnp.sum(told), 1e-30)
-    return joint_shares(rows, weight, w_c * jnp.sqrt(jnp.sum(used)), u / jnp.sum(u), counts)
-
-
-@partial(jax.jit, static_argnames="draws")
-def resampled_shares(
-    rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool, key: Key, *,
-    least_information: Scalar | float = LEAST_TOLD, draws: int = 200,
-) -> jax.Array:  # fmt: skip
-    """Estimates the shares [draws k] from bootstrap draws of contexts and rows.
-
-    The spread of the estimates shows how much they depend on these contexts and rows. It does not
-    show a bias that all contexts have in common, because this bias moves all estimates equally.
-
-    Args:
-        rows: as in `pool_shares`.
-        weight: as in `pool_shares`.
-        same_rows: as in `pool_shares`.
-        key: a `jax.random` key.
-        least_information: as in `pool_shares`.
-        draws: the number of draws.
-    """
-    rows, used = _present(rows, weight, least_information)
-    contexts, length = weight.shape
-
-    def estimate(key: Key) -> jax.Array:
-        of_contexts, of_rows = jax.random.split(key)
-        log_used = jnp.where(used > 0, 0.0, -jnp.inf)
-        drawn = jax.random.categorical(of_contexts, log_used, shape=(contexts,))
-        # As many draws as there are used contexts.
-        is_drawn = jnp.arange(contexts, dtype=used.dtype) < jnp.sum(used)
-        times = jnp.zeros_like(used).at[drawn].add(is_drawn.astype(used.dtype))
-        # Bayesian bootstrap: exponential weights of mean 1. If all contexts have the same rows, a
-        # row has the same weight in all of them.
-        moves = jax.random.exponential(of_rows, (contexts, length))
-        moves = jnp.where(same_rows, moves[:1], moves)
-        return _estimate(rows, weight * moves, times)
-
-    shares: jax.Array = jax.lax.map(estimate, jax.random.split(key, draws), batch_size=20)
-    return shares
+    return u / jnp.sum(u)
 
 
 def pooled_shares(
     *,
     least_information: float | None = None,
-    counts: Sequence[int | float] | jax.Array | None = None,
+    share_error: float | None = None,
 ) -> base.Calibrator:
     """Matches a context to label shares that are estimated from all contexts of its task.
 
-    This calibrator corrects a single context: with `counts` it matches the counted shares, and
-    otherwise it is `empirical_bayes`. Several contexts are pooled by `run_methods(groups=)`,
+    This calibrator corrects a single context: as `empirical_bayes`, or as `prior_matching` if
+    labels are about equally frequent. Several contexts are pooled by `run_methods(groups=)`,
     `run_calibration` and `recommend_together`.
 
     Args:
         least_information: the least `information` of a context that is corrected, in nats. By
             default 0.02 for several contexts and 0.05 for one.
-        counts: [k], the counts of known labels of other rows of the task.
+        share_error: the standard error of each share if labels are known to be about equally
+            frequent; by default nothing is known of the shares.
 
     >>> fit, apply_ = pooled_shares()
     >>> rows = jnp.array(10 * [[-1.0, -4.0], [-1.0, -3.5], [-2.0, -2.5], [-3.0, -3.2]])
     >>> apply_(fit(rows), rows)[:4].argmax(axis=1).tolist()
     [0, 0, 1, 1]
     """
+    if share_error is not None:
+        return prior_matching(share_error=share_error)
     least = LEAST_INFORMATION if least_information is None else least_information
-    if counts is None:
-        return empirical_bayes(least_information=least)
-
-    def learn(probe: base.ProbeScores) -> Shift:
-        weights = probe.weights
-        rows = base.label_normalized(jnp.where(weights[:, None] > 0, probe.log_probs, 0.0))
-        shift = match(rows, add_one(jnp.asarray(counts, jnp.float32)), weights)
-        tells = information(rows, weights) >= least
-        return Shift(jnp.where(tells, shift, 0.0), jnp.float32(1.0))
-
-    return base.Calibrator.of(learn, apply)
+    return empirical_bayes(least_information=least)

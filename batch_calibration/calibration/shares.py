@@ -1,4 +1,7 @@
-"""Estimators of label shares, to which the mean prediction is matched: EM, BBSE, counting."""
+"""Estimators of label shares, to which the mean prediction is matched: EM, BBSE, counting.
+
+`move_shares` moves shares that are estimated without labels as far as labels contradict them.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,10 +14,12 @@ from batch_calibration.calibration.matching import Shares, matched
 from batch_calibration.calibration.objective import known_weight, one_hot
 from batch_calibration.calibration.shift import LEAST_STATED_SHARE, least_shares
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Count, Labels, ProbeRows, Weight
+from batch_calibration.typing import Bias, Count, Labels, ProbeRows, Scalar, Weight
 
 MOST_EM_STEPS = 500
 """The most steps of expectation-maximization, which is slow if labels overlap."""
+SMALLEST_VARIANCE = 1e-6
+"""Added to the variance of an estimate, which a few equal misses would make 0."""
 SMALLEST_MOVE = 1e-7
 """The tolerance of the shares: about the rounding error of a mean over many rows."""
 
@@ -104,6 +109,79 @@ def prior_counted() -> base.Calibrator:
         return _counted(gold, counted)
 
     return matched(_of_labeled("prior_counted", estimate))
+
+
+CAUTION = 2.0
+"""The factor of the expected squared error by which labels must contradict shares to move them."""
+
+
+class Estimate(NamedTuple):
+    """Shares [k] estimated from labels, and the mean over labels of their variance."""
+
+    shares: Bias
+    variance: Scalar
+
+
+@base.full_precision
+def shares_of_scored(probs: ProbeRows, labels: Labels, weight: Weight) -> Estimate:
+    """Estimates shares from label probabilities of all rows and the labels of some rows.
+
+    The estimate is mean_i P_i + mean over labeled rows of (onehot_i - P_i). It has no bias, however
+    good the probabilities are, and little variance if they are good.
+
+    Args:
+        probs: P[m k], such as the mean over contexts of their corrected probabilities.
+        labels: [m]; -1 is unknown.
+        weight: [m]; rows of weight 0 are absent.
+
+    >>> probs = jnp.array([[0.8, 0.2], [0.6, 0.4], [0.1, 0.9]])
+    >>> found = shares_of_scored(probs, jnp.array([0, 1, -1]), jnp.ones(3))
+    >>> [round(float(share), 3) for share in found.shares]
+    [0.3, 0.7]
+    """
+    known = known_weight(probs, labels, weight)
+    missed = one_hot(probs, labels) - probs
+    mean = base.weighted_mean(missed, known)
+    count = jnp.maximum(jnp.sum(known), 1.0)
+    spread = jnp.sum(known[:, None] * (missed - mean) ** 2) / jnp.maximum(count - 1.0, 1.0)
+    variance = spread / (count * probs.shape[-1]) + SMALLEST_VARIANCE
+    return Estimate(base.weighted_mean(probs, weight) + mean, variance)
+
+
+def shares_of_counted(counts: Bias) -> Estimate:
+    """Estimates shares from counts [k] of labels whose rows have no scores.
+
+    The variance is that of counts with one more of each label, because a count of 0 has no
+    variance of its own.
+
+    >>> shares_of_counted(jnp.array([3.0, 1.0])).shares.tolist()
+    [0.75, 0.25]
+    """
+    total, k = jnp.sum(counts), counts.shape[-1]
+    smooth = (counts + 1.0) / (total + k)
+    return Estimate(counts / total, jnp.mean(smooth * (1.0 - smooth)) / total)
+
+
+def move_shares(start: Bias, estimate: Estimate, count: Scalar | float) -> Bias:
+    """Moves shares [k] toward an estimate from labels, only as far as it contradicts them.
+
+    p = p0 + max(0, 1 - 2 v k / |e - p0|^2) (e - p0), as James and Stein (1961) shrink a mean, with
+    at least 1 / (4 m k) for each label.
+
+    Args:
+        start: p0[k], the shares without labels.
+        estimate: e[k] and v.
+        count: m, the number of labels.
+
+    >>> far = Estimate(jnp.array([0.9, 0.1]), jnp.float32(0.01))
+    >>> [round(float(share), 3) for share in move_shares(jnp.array([0.5, 0.5]), far, 16)]
+    [0.85, 0.15]
+    """
+    k, away = start.shape[-1], estimate.shares - start
+    far = jnp.maximum(jnp.sum(away**2), SMALLEST_VARIANCE**2)
+    part = jnp.maximum(0.0, 1.0 - CAUTION * k * estimate.variance / far)
+    shares = jnp.maximum(start + part * away, 0.25 / (count * k))
+    return shares / jnp.sum(shares)
 
 
 def bbse() -> base.Calibrator:

@@ -223,7 +223,6 @@ def check_options(
     _check_prior(options.get("target_prior"), labels)
     _check_start_means(options.get("start_means"), labels)
     _check_expected_bias(options.get("expected_bias"), labels)
-    _check_counts(options.get("counts"), labels)
     return checked
 
 
@@ -256,13 +255,6 @@ def _check_expected_bias(bias: object, labels: int) -> None:
         expected = f"{labels} finite numbers in nats, one per label"
         remedy = "give the bias toward which the estimate is shrunken"
         raise InputError.at("expected_bias", expected, f"{bias!r}", remedy)
-
-
-def _check_counts(counts: object, labels: int) -> None:
-    if counts is not None and (_shape(counts) != (labels,) or np.min(np.asarray(counts)) < 0):
-        expected = f"{labels} numbers from 0 on, one per label"
-        remedy = "give the count of each label"
-        raise InputError.at("counts", expected, f"{counts!r}", remedy)
 
 
 def _shape(option: object) -> tuple[int, ...] | None:

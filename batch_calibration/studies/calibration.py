@@ -375,7 +375,7 @@ def _shares_of_training(table: ScoreTable) -> Options:
         expected = "label counts of a training file, which scoring stores for tasks of text"
         remedy = f"{step('score')} into a new workdir"
         raise InputError(key=key, where=where, expected=expected, got="none", remedy=remedy)
-    return {"target_prior": counted_shares(counts), "counts": tuple(counts)}
+    return {"target_prior": counted_shares(counts)}
 
 
 def _with_earlier(record: Record, earlier: Record | None) -> Record:
