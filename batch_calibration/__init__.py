@@ -14,7 +14,14 @@ from batch_calibration.version import __version__
 if TYPE_CHECKING:
     from batch_calibration.api import calibrate, ensemble
     from batch_calibration.calibration.base import Calibrator, predict
-    from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation, compare
+    from batch_calibration.diagnosis import (
+        Advice,
+        Comparison,
+        Diagnosis,
+        compare,
+        load_advice,
+        save_advice,
+    )
     from batch_calibration.diagnosis.diagnose import diagnose
     from batch_calibration.diagnosis.recommend import recommend, recommend_together
     from batch_calibration.errors import InputError
@@ -41,7 +48,7 @@ _HOMES = {
     "api": "calibrate ensemble",
     "reporting.figures.preferences": "plot",
     "calibration.base": "Calibrator predict",
-    "diagnosis": "Comparison Diagnosis Recommendation compare diagnose recommend",
+    "diagnosis": "Advice Comparison Diagnosis compare diagnose load_advice recommend save_advice",
     "diagnosis.recommend": "recommend_together",
     "errors": "InputError",
     "importers": "Reading read",
@@ -56,11 +63,11 @@ _HOMES = {
 """Module -> its public names. They are loaded on first use, so that help does not load JAX."""
 
 __all__ = [
-    "METHODS", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",
-    "Recommendation", "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
+    "METHODS", "Advice", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",
+    "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
     "bootstrap_interval", "brier", "calibrate", "compare", "diagnose", "ece", "ensemble",
-    "load_results", "macro_f1", "nll", "plot", "predict", "read", "recommend", "recommend_together",
-    "rsd", "summary", "total_variation",
+    "load_advice", "load_results", "macro_f1", "nll", "plot", "predict", "read", "recommend",
+    "recommend_together", "rsd", "save_advice", "summary", "total_variation",
 ]  # fmt: skip
 
 

@@ -178,7 +178,8 @@ def share_weight(shares: Bias, rows: Scalar | float, error: Scalar | float, labe
     50.0
     """
     variance = (1.0 - jnp.sum(shares**2)) / jnp.maximum(rows, 1.0) + labels * error**2
-    return (labels - 1) / (labels**2 * variance)
+    weight: jax.Array = (labels - 1) / (labels**2 * variance)
+    return weight
 
 
 def prior_matching(

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from batch_calibration.calibration import base
-from batch_calibration.calibration.matching import Shares, matched
+from batch_calibration.calibration.empirical_bayes import empirical_bayes
+from batch_calibration.calibration.matching import Shares, match, matched, prior_matching
 from batch_calibration.calibration.objective import known_weight, one_hot
-from batch_calibration.calibration.shift import LEAST_STATED_SHARE, least_shares
+from batch_calibration.calibration.shift import LEAST_STATED_SHARE, Shift, apply, least_shares
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Count, Labels, ProbeRows, Scalar, Weight
+from batch_calibration.typing import Bias, Count, Labels, Prior, ProbeRows, Scalar, Weight
 
 MOST_EM_STEPS = 500
 """The most steps of expectation-maximization, which is slow if labels overlap."""
@@ -182,6 +183,49 @@ def move_shares(start: Bias, estimate: Estimate, count: Scalar | float) -> Bias:
     part = jnp.maximum(0.0, 1.0 - CAUTION * k * estimate.variance / far)
     shares = jnp.maximum(start + part * away, 0.25 / (count * k))
     return shares / jnp.sum(shares)
+
+
+def prior_moved(
+    *, target_prior: Prior | None = None, share_error: float | None = None
+) -> base.Calibrator:
+    """Matches the mean prediction to shares that labeled rows move as far as they contradict them.
+
+    The shares without labels are those of `empirical_bayes`, or of `prior_matching` if they are
+    known. The predictions that match them and the labels give an estimate (`shares_of_scored`),
+    toward which the shares move (`move_shares`). The rows labeled -1 are matched, or the labeled
+    rows if no row is labeled -1.
+
+    Args:
+        target_prior: see `prior_matching`.
+        share_error: see `prior_matching`.
+
+    Raises:
+        InputError: `fit` without labels; a share_error outside 0 to 1.
+
+    >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.5, -1.0]])
+    >>> fit, _ = prior_moved()
+    >>> fit(rows, jnp.array([-1, -1, 0])).bias.shape
+    (2,)
+    """
+    is_known = target_prior is not None or share_error is not None
+    start = empirical_bayes(least_information=0.0)
+    if is_known:
+        start = prior_matching(target_prior=target_prior, share_error=share_error)
+
+    def learn(probe: base.ProbeScores) -> Shift:
+        labels = base.known_labels("prior_moved", probe.labels, base.WITH_BATCH)
+        weights = probe.weights
+        rows = base.label_normalized(jnp.where(weights[:, None] > 0, probe.log_probs, 0.0))
+        known = known_weight(rows, labels, weights)
+        unlabeled = jnp.where(labels < 0, weights, 0.0)
+        batch = jnp.where(jnp.any(unlabeled > 0), unlabeled, known)
+        probs = jnp.exp(base.label_normalized(rows - start.fit(rows, None, batch).bias))
+        shares = base.weighted_mean(probs, batch)
+        found = shares_of_scored(probs, labels, weights)
+        moved = move_shares(shares, found, jnp.maximum(jnp.sum(known), 1.0))
+        return Shift(match(rows, least_shares(moved), batch), jnp.float32(1.0))
+
+    return base.Calibrator.of(learn, apply)
 
 
 def bbse() -> base.Calibrator:

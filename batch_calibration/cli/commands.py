@@ -5,6 +5,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -16,19 +17,24 @@ from batch_calibration.cli.judging import judge
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
-from batch_calibration.diagnosis import Comparison, Recommendation, recommend
-from batch_calibration.diagnosis.comparison import compare_tables
+from batch_calibration.diagnosis.advice import Advice, save_advice
+from batch_calibration.diagnosis.comparison import Comparison, compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
-from batch_calibration.diagnosis.recommend import recommend_tables
-from batch_calibration.diagnosis.share_ranges import BY_DESIGN
-from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context
+from batch_calibration.diagnosis.known_shares import BY_DESIGN
+from batch_calibration.diagnosis.recommend import (
+    FEWEST_LABELED_TO_MEASURE,
+    advise_by_labels,
+    move_by_counts,
+    recommend_tables,
+)
+from batch_calibration.diagnosis.verdicts import Verdict, doubt, follow, judge_context, name_of
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.reporting.page import Card
-from batch_calibration.scores import BALANCED, ScoreTable, make_block
+from batch_calibration.scores import BALANCED, NO_PLACE_BIAS, ScoreTable, make_block
 from batch_calibration.scores import check as check_table
 from batch_calibration.studies import Records
 from batch_calibration.studies.calibration import check_labeled, run_calibration
@@ -88,70 +94,67 @@ def recommend_files(args: Namespace) -> None:
             "--probe out."
         )
     _, tables = _contexts(args)
-    if args.share and args.prior:
-        raise InputError.at("--share", "--share or --prior", "both", "leave one out")
-    stated = prior.state(args.prior, tables)
-    if args.share:
-        stated = prior.state_range(args.share, tables)
-    recommended = _recommended(tables, stated)
+    advised = _advise(tables, prior.state(args.prior, tables), by_labels=True)
+    if args.output:
+        titles = [summaries.title(table) for table in tables]
+        for place, title in enumerate(titles):
+            if titles.count(title) > 1:
+                titles[place] = f"{title} ({tables[place].id})"
+        save_advice(args.output, dict(zip(titles, advised, strict=True)))
+        print(f"advice: {args.output}", file=sys.stderr)
     if args.json:
-        for table, (recommendation, _) in zip(tables, recommended, strict=True):
-            output.print_line(table, recommendation)
+        for table, advice in zip(tables, advised, strict=True):
+            output.print_line(table, advice)
         return
-    pairs = zip(tables, recommended, strict=True)
-    summaries.show_advice([_followed(table, *found) for table, found in pairs], sys.stdout)
+    summaries.show_advice([*map(_followed, tables, advised)], sys.stdout)
 
 
-def _followed(
-    table: ScoreTable, recommendation: Recommendation, bias: np.ndarray | None
-) -> CorrectedContext:
-    """Returns a context corrected as recommended, by its bias [k] if that is known."""
-    corrected = follow(table, recommendation, bias)
-    diagnosis = diagnose_table(table, corrected, recommendation.method)
-    return CorrectedContext(table, corrected, diagnosis, recommendation)
-
-
-def _recommended(
-    tables: Sequence[ScoreTable], stated: Sequence[Stated], *, measure: bool = True
-) -> list[tuple[Recommendation, np.ndarray | None]]:
-    """Returns each context's recommendation, and the bias [k] learned with it, if any.
-
-    Contexts with labeled rows or stated shares are treated one by one; the others are pooled by
-    task.
-    """
-    is_labeled = measure and any("labeled" in table.blocks for table in tables)
-    recommended: list[tuple[Recommendation, np.ndarray | None] | None] = []
-    for table, of_context in zip(tables, stated, strict=True):
-        if is_labeled or of_context.shares is not None or _share(table, of_context) is not None:
-            recommended.append((_recommended_alone(table, of_context, measure=measure), None))
-        else:
-            recommended.append(None)
-    unstated = [table for table, of_table in zip(tables, recommended, strict=True) if not of_table]
-    pooled = iter(recommend_tables(unstated, [*map(task_of, unstated)]))
-    return [of_table or next(pooled) for of_table in recommended]
-
-
-def _share(table: ScoreTable, stated: Stated) -> str | np.ndarray | None:
-    """Returns the rough shares that the user stated, or `BY_DESIGN` if the task is balanced."""
-    is_by_design = stated.shares is None and table.context.get(BALANCED) is True
-    return BY_DESIGN if stated.share is None and is_by_design else stated.share
-
-
-def _recommended_alone(table: ScoreTable, stated: Stated, *, measure: bool) -> Recommendation:
-    """Returns the recommendation for one context; its labeled block is used if `measure`."""
-    labeled = table.blocks.get("labeled") if measure else None
-    probe = table.blocks.get("cc") if labeled else None
-    return recommend(
-        table.blocks["test"].log_probs,
-        probe=probe and probe.log_probs,  # no probe gives None
-        labeled=labeled and labeled.log_probs,
-        labels=labeled and labeled.labels,
-        target_prior=stated.shares if stated.share is None else None,
-        share=_share(table, stated),
-        label_names=table.label_names,
-        from_probs=False,  # the importer has converted probabilities already
-        cosines=holds_cosines(table),
+def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
+    """Returns a context corrected as advised."""
+    corrected = follow(table, advice)
+    return CorrectedContext(
+        table, corrected, diagnose_table(table, corrected, name_of(advice)), advice
     )
+
+
+def _advise(
+    tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False
+) -> list[Advice]:
+    """Returns the advice for each context.
+
+    Args:
+        tables: the contexts; those of a task are pooled.
+        stated: the shares that the user stated for each context.
+        by_labels: True uses labeled rows, too: of --labeled, or else of the contexts themselves for
+            a second answer.
+    """
+    known = []
+    for table, of_context in zip(tables, stated, strict=True):
+        is_by_design = of_context.known is None and table.context.get(BALANCED) is True
+        known.append(BY_DESIGN if is_by_design else of_context.known)
+    advised = recommend_tables(tables, [*map(task_of, tables)], known)
+    return [
+        _advise_one(table, advice, of_context.counts, by_labels=by_labels)
+        for table, advice, of_context in zip(tables, advised, stated, strict=True)
+    ]
+
+
+def _advise_one(
+    table: ScoreTable, advice: Advice, counts: Sequence[int] | None, *, by_labels: bool
+) -> Advice:
+    """Returns a context's advice with counted labels and labeled rows, and what contradicts it."""
+    rows, gold, *_ = table.blocks["test"]
+    labeled, probe = table.blocks.get("labeled"), table.blocks.get("cc")
+    if counts is not None:
+        advice = move_by_counts(advice, rows, np.asarray(counts, np.float64))
+    if by_labels and NO_PLACE_BIAS not in table.context:
+        of_rows = partial(advise_by_labels, advice, rows, cosines=holds_cosines(table))
+        if labeled is not None:
+            cc = None if probe is None else probe.log_probs
+            advice = of_rows(labeled.log_probs, labeled.labels, probe=cc)
+        elif (gold >= 0).sum() >= FEWEST_LABELED_TO_MEASURE:
+            advice = advice._replace(by_labels=of_rows(rows, gold))
+    return doubt(table, advice)
 
 
 def compare_files(args: Namespace) -> None:
@@ -290,10 +293,9 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
 def _cards(tables: Sequence[ScoreTable], stated: Sequence[Stated]) -> list[Card]:
     """Returns a card for each model and number of shots, in the order of the files."""
     cards: dict[str, list[Verdict]] = {}
-    recommended = _recommended(tables, stated, measure=False)
-    for table, (advice, bias) in zip(tables, recommended, strict=True):
+    for table, advice in zip(tables, _advise(tables, stated), strict=True):
         name, (task, _) = summaries.title(table), task_of(table)
-        verdict = judge_context(name, task, advice, table, follow(table, advice, bias))
+        verdict = judge_context(name, task, advice, table)
         shots = table.context.get("shots")
         model = str(table.context.get("model") or "unnamed model")
         heading = model if shots is None else f"{model}, {shots}-shot"
@@ -342,8 +344,7 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
         all_scores = _correct(args, tables, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
-    recommended = _recommended(tables, stated, measure=False)
-    for table, scores, (advice, _) in zip(tables, all_scores, recommended, strict=True):
+    for table, scores, advice in zip(tables, all_scores, _advise(tables, stated), strict=True):
         diagnosis = diagnose_table(table, scores, args.method, strength, args.dtype)
         corrected.append(CorrectedContext(table, scores, diagnosis, advice))
     return corrected

@@ -139,6 +139,9 @@ def flag(key: str, setting: object = None) -> str:
     >>> flag("gold", "label"), flag("labels", ("no", "yes")), flag("from_probs", False)
     ('--gold=label', '--labels=no,yes', '--no-from-probs')
     """
+    if key == "share_error":
+        points = 100 * float(str(setting))
+        return "--prior=balanced" + f":{points:g}" * bool(points)
     name = SPELLED.get(key, key)
     if isinstance(setting, bool):
         return f"--{name}" if setting else f"--no-{name}"

@@ -129,7 +129,7 @@ convert scores.npz --labels=no,yes --output=scores.parquet
 ensemble prompt_1.csv prompt_2.csv prompt_3.csv --gold=label
 ensemble scores.csv --by=prompt --ids=id --output=averaged.csv
 recommend scores.csv --gold=label
-recommend scores.csv --share=0.3,0.7 --labeled=labeled.csv
+recommend scores.csv --prior=0.3..0.7 --labeled=labeled.csv --output=advice.json
 report 'logs/**/samples_*.jsonl' --output=report.html
 report --workdir=W
 ask prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --dry-run
@@ -154,7 +154,8 @@ HOME = re.compile(r"^(--[\w.-]+=)(?:~|\$HOME)(?=/|$)")
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
 SHARES = (
     "shares of the labels, such as no=0.8,yes=0.2, or ranges such as no=0.7..0.9,yes=0.1..0.3; "
-    "balanced; estimated; a file with LABEL,SHARE on each line; or FILE:COLUMN, labels to count"
+    "balanced, or balanced:12 within about 12 points; estimated; a file with LABEL,SHARE on each "
+    "line; or FILE:COLUMN, labels to count"
 )
 PLACE = "position of the label among several tokens: first, last, json:KEY or a regular expression"
 MISSING = (
@@ -191,7 +192,6 @@ LEARNING = (
     ),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
-    Flag("share", "LOW,HIGH", "range of the first of two labels' share: 0.3,0.7", of="recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
     Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),
@@ -201,6 +201,7 @@ WRITING = (
     Flag("output", "FILE", f"corrected scores: {SCORES}; - for standard output", of="calibrate"),
     Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of="convert"),
     Flag("output", "FILE", "the page", "report.html", of="report"),
+    Flag("output", "FILE", "the advice as JSON, for --advice of other commands", of="recommend"),
     Flag("output", "FILE", f"averaged scores: {SCORES}; - for standard output", of="ensemble"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),

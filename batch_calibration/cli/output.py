@@ -346,7 +346,8 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     labels = open_source(files, reading).labels
     say_notes(inputs.note_of_files(args, files))
     bias, strength = _stream_bias(args, labels), 1.0 if args.strength is None else args.strength
-    shares = prior.read_shares(args.prior, [labels])[0].shares if args.prior else None
+    stated = prior.read_shares(args.prior, [labels])[0].options if args.prior else {}
+    shares = cast("Sequence[float] | None", stated.get("target_prior"))
     correct = partial(correct_stream, files, args.output, reading, progress=_show_progress)
     done = correct(bias=bias, strength=strength, target_prior=shares, by_file=not args.shards)
     say_notes(done.notes)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.cli import summaries
-from batch_calibration.diagnosis.share_ranges import BALANCED, middle_shares, read_ranges
+from batch_calibration.diagnosis.known_shares import BALANCED, Known, know_roughly, know_shares
 from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.files.rows import beginning, first_repeated, json_rows
 from batch_calibration.importers import frames, text_files
@@ -32,20 +32,19 @@ class Stated(NamedTuple):
     """The shares of a context's labels as a user states them.
 
     Attributes:
-        shares: [k], the shares that methods match; None for equal shares.
-        share: "balanced" or ranges [k, 2], which recommendations use instead of the shares.
-        counts: [k], the labels counted in a file, if the shares are from a file.
+        known: the shares, None if they are not stated.
+        counts: [k], the labels counted in a file, which replace the shares.
     """
 
-    shares: tuple[float, ...] | None = None
-    share: str | np.ndarray | None = None
+    known: Known | None = None
     counts: tuple[int, ...] | None = None
 
     @property
     def options(self) -> dict[str, object]:
-        """The options with these shares and counts, for the methods that accept them."""
-        options = {"target_prior": self.shares, "counts": self.counts}
-        return {name: chosen for name, chosen in options.items() if chosen is not None}
+        """The options for the methods that accept them."""
+        if self.counts is not None:
+            return {"target_prior": counted_shares(self.counts)}
+        return dict(self.known.options) if self.known else {}
 
 
 def state(text: str, tables: Sequence[ScoreTable]) -> list[Stated]:
@@ -64,35 +63,20 @@ def state(text: str, tables: Sequence[ScoreTable]) -> list[Stated]:
     return read_shares(text, [table.label_names for table in tables])
 
 
-def state_range(text: str, tables: Sequence[ScoreTable]) -> list[Stated]:
-    """Returns the range that --share states, in each context, for the first of two labels.
-
-    Raises:
-        InputError: The text is not two numbers, or a context does not have two labels.
-    """
-    with suppress(ValueError):
-        low, high = map(float, text.split(","))
-        stated = []
-        for table in tables:
-            ranges = read_ranges((low, high), len(table.label_names), where="--share")
-            stated.append(Stated(share=ranges))
-        return stated
-    raise InputError.at("--share", "two shares, the lower one first", text, "as in --share=0.3,0.7")
-
-
 def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[Stated]:
     """Returns the shares that a text or a file states for each context's labels; see `state`.
 
-    >>> read_shares("4,1", [("no", "yes")])[0].shares
+    >>> read_shares("4,1", [("no", "yes")])[0].known.shares
     (0.8, 0.2)
     >>> stated = read_shares("yes=0.1,no=0.9", [("no", "yes"), ("yes", "no")])
-    >>> [of_context.shares for of_context in stated]
+    >>> [of_context.known.shares for of_context in stated]
     [(0.9, 0.1), (0.1, 0.9)]
-    >>> read_shares("0.25..0.75", [("no", "yes")])[0].share.tolist()
-    [[0.25, 0.75], [0.25, 0.75]]
+    >>> read_shares("0.2..0.6", [("no", "yes")])[0].known.shares
+    (0.4, 0.6)
     """
-    if text == BALANCED:
-        return [Stated(share=BALANCED)] * len(names_by_context)
+    if text.partition(":")[0] == BALANCED and not Path(text).is_file():
+        known = [know_roughly(text, len(names), where="--prior") for names in names_by_context]
+        return [*map(Stated, known)]
     where, (path, _, column) = "--prior", text.rpartition(":")
     # A file with this name takes precedence over numbers.
     if Path(text).is_file():
@@ -112,7 +96,7 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
     is_readable = len(numbers) == len(pairs) and (all(names) or not is_named)
     if not is_readable or not 0 < sum(high for _, high in numbers) < np.inf:
         expected = f"shares such as 0.8,0.2 or {_example(names_by_context[0])}, ranges such as "
-        expected += f"0.7..0.9, {BALANCED!r}, {ESTIMATED!r}, a file or FILE:COLUMN"
+        expected += f"0.7..0.9, {BALANCED!r}, 'balanced:12', {ESTIMATED!r}, a file or FILE:COLUMN"
         raise InputError.at(where, expected, f"{text!r}, which is not one of these", "correct it")
     orders = list(dict.fromkeys(map(", ".join, names_by_context)))
     if not is_named and len(orders) > 1:
@@ -140,14 +124,13 @@ def _in_order(
     bounds = np.array(numbers)[list(map(names.index, labels)) if is_named else slice(None)]
     if are_ranges:
         given = bounds[0] if is_of_first else bounds
-        ranges = np.asarray(read_ranges(given.tolist(), k, where=where))
-        return Stated(tuple(middle_shares(ranges).tolist()), ranges)
+        return Stated(know_roughly(given.tolist(), k, where=where))
     # Counts need not sum to 1; fractions must, up to rounding to two digits.
     total = bounds[:, 0].sum()
     if bounds.max() < 1 and abs(total - 1) > 0.005 * k:
         expected, got = "shares that sum to 1, or counts", f"{text!r}, which sum to {total:.3g}"
         raise InputError.at(where, expected, got, "correct one of them")
-    return Stated(tuple((bounds[:, 0] / total).tolist()))
+    return Stated(know_shares((bounds[:, 0] / total).tolist()))
 
 
 def _example(labels: Sequence[str]) -> str:
@@ -194,12 +177,11 @@ def _count_labels(
             raise InputError.at(where, expected, got, remedy)
         if total < FEW_COUNTED:
             summaries.say_notes([
-                f"{total:,} labels were counted; shares of fewer than {FEW_COUNTED} are noisy: "
-                "with shares from 16, 32 and 64 labels, 7.6 %, 6.8 % and 1.6 % of contexts of real "
-                "models lost accuracy beyond noise. Count more labels. With three or more contexts "
-                "of a task, use --method=bc_pooled_shares, which weighs counts against scores."
+                f"{total:,} labels were counted; shares of fewer than {FEW_COUNTED} are noisy. "
+                "`recommend` moves the shares that it estimates from the scores only as far as "
+                "the counts contradict them."
             ])  # fmt: skip
-        return Stated(counted_shares(counts), None, tuple(counts.tolist()))
+        return Stated(counts=tuple(counts.tolist()))
 
     return [count(tuple(labels)) for labels in names_by_context]
 
@@ -236,4 +218,4 @@ def _estimate(table: ScoreTable) -> tuple[Stated, str]:
             f"The shares are counted from the {len(known_labels):,} right answers in the file, "
             "which are unknown in practice: the accuracy is the best that stated shares can give."
         )
-    return Stated(counted_shares(np.bincount(known_labels, minlength=k))), note
+    return Stated(know_shares(counted_shares(np.bincount(known_labels, minlength=k)))), note

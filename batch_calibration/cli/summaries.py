@@ -10,10 +10,9 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
+from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
-from batch_calibration.diagnosis.recommend import POOLED
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
@@ -43,16 +42,18 @@ MAX_DOUBTS = 3
 
 
 class CorrectedContext(NamedTuple):
-    """A context, its corrected scores [n, k], its diagnosis, and its recommendation."""
+    """A context, its corrected scores [n, k], its diagnosis, and the advice."""
 
     table: ScoreTable
     scores: np.ndarray
     diagnosis: Diagnosis
-    recommended: Recommendation
+    advice: Advice
 
     def sentences(self) -> list[str]:
-        """Returns the diagnosis in sentences, and the recommendation in one sentence."""
-        first = self.recommended.reason[0]
+        """Returns the diagnosis in sentences, and the advice in one sentence."""
+        if self.advice.doubt:
+            return [*self.diagnosis.sentences(), self.advice.doubt]
+        first = self.advice.reason[0]
         # The reason begins with a capital, but here it continues a sentence.
         return [*self.diagnosis.sentences(), f"Recommended: {first[0].lower()}{first[1:]}"]
 
@@ -140,23 +141,31 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
         for context in contexts:
             print()
             print_filled(title(context.table))
-            for sentence in context.recommended.reason:
-                print_filled(sentence)
-            if measured := context.recommended.measured:
-                # The value of an estimate is the accuracy on the labeled rows.
-                ranked = sorted(measured.items(), key=lambda pair: -pair[1].value)
-                cells = [["method", "right"], *([name, str(share)] for name, share in ranked)]
-                show_cells("Labeled rows: cross-validated accuracy of each method in %", cells)
-            elif context.diagnosis.before:
+            _show_one(context.advice)
+            if context.diagnosis.before and not context.advice.measured:
                 show_cells(UNSEEN, right_cells(context.diagnosis))
-            # No key means that no correction is recommended.
-            if keys := words.keys_of(context.recommended):
-                # A method that pools contexts needs all of them.
-                source = "contexts" if context.recommended.method == POOLED else "scores"
-                print(f"\n{call('calibrate', source, keys)}")
-            if method := context.recommended.if_balanced:
-                print("\nIf labels are about equally frequent:")
-                print(call("calibrate", "scores", {"method": method}))
+            if by_labels := context.advice.by_labels:
+                print()
+                print_filled(f"With the {context.diagnosis.labeled:,} right labels of this file:")
+                _show_one(by_labels)
+
+
+def _show_one(advice: Advice) -> None:
+    """Prints advice with its reasons, the measured methods and the commands that follow it."""
+    for sentence in [*advice.reason, advice.doubt]:
+        if sentence:
+            print_filled(sentence)
+    if measured := advice.measured:
+        # The value of an estimate is the accuracy on the labeled rows.
+        ranked = sorted(measured.items(), key=lambda pair: -pair[1].value)
+        cells = [["method", "right"], *([name, str(share)] for name, share in ranked)]
+        show_cells("Labeled rows: cross-validated accuracy of each method in %", cells)
+    # No keys mean that no correction is recommended.
+    if not advice.doubt and (keys := words.keys_of(advice)):
+        print(f"\n{call('calibrate', 'scores', keys)}")
+    if advice.if_balanced:
+        print("\nIf labels are about equally frequent:")
+        print(call("calibrate", "scores", words.keys_of(advice.balanced) or {}))
 
 
 UNSEEN = "The file's right answers, not used by the recommendation, in % [95 % interval]"
@@ -170,13 +179,13 @@ ADVICE_NOTE = (
 def _advice_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     rows: Cells = [["context", "rows", "nats", "tells", "gain", "recommended"]]
     for context in sorted(contexts, key=lambda context: title(context.table)):
-        signals, expected = context.recommended.signals, context.recommended.expected
+        signals, expected = context.advice.signals, context.advice.expected
         gain = "" if expected.gain is None else expected.gain.points
         size, information = (size_cell(context.diagnosis), f"{signals.information:.2f}")
         if context.diagnosis.cosines:
             information = ""
         shown = [title(context.table), f"{signals.rows}", size, information, gain]
-        rows.append([*shown, context.recommended.short])
+        rows.append([*shown, context.advice.short])
     return rows
 
 
@@ -245,7 +254,7 @@ def over_all(contexts: Sequence[CorrectedContext]) -> str:
 
 def _count_recommended(contexts: Sequence[CorrectedContext]) -> str:
     """Describes how many contexts get each recommendation."""
-    counts = words.count_recommended(context.recommended for context in contexts)
+    counts = words.count_recommended(context.advice for context in contexts)
     return f"Recommended, of {len(contexts):,} contexts: {counts}."
 
 

@@ -1,5 +1,9 @@
 """The bias of scores, its uncertainty, and the correction to use."""
 
+from batch_calibration.diagnosis.advice import LEAVE as LEAVE
+from batch_calibration.diagnosis.advice import Advice as Advice
+from batch_calibration.diagnosis.advice import load_advice as load_advice
+from batch_calibration.diagnosis.advice import save_advice as save_advice
 from batch_calibration.diagnosis.comparison import Comparison as Comparison
 from batch_calibration.diagnosis.comparison import MethodResult as MethodResult
 from batch_calibration.diagnosis.comparison import compare as compare
@@ -22,5 +26,3 @@ from batch_calibration.diagnosis.margins import fit_margins as fit_margins
 from batch_calibration.diagnosis.margins import fit_mixture as fit_mixture
 from batch_calibration.diagnosis.recommend import recommend as recommend
 from batch_calibration.diagnosis.recommend import signals as signals
-from batch_calibration.diagnosis.recommendation import LEAVE as LEAVE
-from batch_calibration.diagnosis.recommendation import Recommendation as Recommendation

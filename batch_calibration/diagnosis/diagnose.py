@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
+from math import factorial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 
 from batch_calibration.api import calibrate
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.missing_scores import fill_scores
 from batch_calibration.arrays.numbers import read_scores, usual_jax
+from batch_calibration.calibration.shift import LEAST_STATED_SHARE
 from batch_calibration.diagnosis.diagnosis import Diagnosis, Right, unit_of
 from batch_calibration.errors import InputError, refuse_unknown, shown
-from batch_calibration.methods import ask_about_order, validation
+from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, validation
 from batch_calibration.methods.run import holds_cosines
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of, mean_recall_interval
 from batch_calibration.scores import ScoreTable, check_distinct
@@ -238,13 +242,16 @@ def diagnose(
     from_probs: bool | None = None,
     dtype: str = "",
     cosines: bool | None = None,
+    ordinal: bool | None = None,
+    shares: Sequence[float] | None = None,
 ) -> Diagnosis:
-    """The preference of a prompt, the predictions that a correction changes, and its gain.
+    """Measures the preference of a prompt, the changed predictions, and the gain of a correction.
 
-    The preference of a label is its mean score less the mean over all labels; its standard
-    error is over rows. A prediction that BC changes is fragile if leaving some row out of
-    the batch changes it again (the jackknife). Correcting each row by the mean of all others
-    instead predicts the same: m s_i / (m - 1) less a constant per label, as BC of strength 1.
+    The preference of a label is its mean score less the mean over all labels; its standard error is
+    over rows. For grades, and if shares are known, it is the bias that matches the mean prediction
+    to the shares, because mean scores differ without a bias, too. A prediction that BC changes is
+    fragile if it changes again without some row of the batch (the jackknife). BC with the mean of
+    the other rows predicts the same: m s_i / (m - 1) less a constant for each label.
 
     Args:
         scores: [n, k], log-probabilities in nats.
@@ -258,9 +265,11 @@ def diagnose(
         from_probs: whether scores are probabilities, as in `calibrate`.
         dtype: what the model computed in, such as "bfloat16", where the array is of another; rows
             whose corrected margin is below the rounding of these numbers are counted.
-        cosines: whether scores are cosines, scaled or not, whose differences are no nats; None:
-            they are if all lie within 1 of 0 and can be no log-probabilities. Logits of a language
-            model are in nats, as only differences matter.
+        cosines: True if scores are cosines, scaled or not; None: if all lie within 1 of 0 and
+            cannot be log-probabilities. Logits of a language model are in nats, because only
+            differences matter.
+        ordinal: True if labels are grades in order; None: see `are_grades`.
+        shares: [k], known shares of the labels.
 
     Raises:
         InputError: as `calibrate`; an unknown dtype.
@@ -274,6 +283,7 @@ def diagnose(
     from_probs = False if cosines else from_probs
     rows = validation.check_scores(scores, from_probs=from_probs, columns=columns)
     cosines = validation.look_like_cosines(rows) if cosines is None else cosines
+    label_names = check_names(label_names, names_of(scores, columns), rows.shape[-1])
     if corrected is None:
         # The default is left out, as not every method takes a strength.
         options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
@@ -290,8 +300,13 @@ def diagnose(
         dtype = own  # a float32 array may hold scores of any dtype
     n, k = rows.shape[0], rows.shape[-1]
     exact = rows.astype(np.float64)  # sums of many float32 rows lose digits
-    mean = exact.mean(axis=0)
-    error = pair_error(exact, int(mean.argmax()), int(mean.argmin()))
+    is_matched = shares is not None or (
+        are_grades(exact, label_names) if ordinal is None else ordinal
+    )
+    mean, moves = exact.mean(axis=0), exact
+    if is_matched:
+        mean, moves = matched_offset(exact, shares)
+    error = pair_error(moves, int(mean.argmax()), int(mean.argmin()))
     guess, new_guess = rows.argmax(axis=-1), after.argmax(axis=-1)
     changed = np.flatnonzero(guess != new_guess)
     # Of the mean row, BC's bias, the jackknife has a closed form.
@@ -310,12 +325,12 @@ def diagnose(
         gain = gain_of(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
     are_log_probs = not (cosines or validation.no_log_probs(rows))
     return Diagnosis(
-        label_names=check_names(label_names, columns, k),
+        label_names=label_names,
         method=method,
         rows=n,
         labeled=int(is_labeled.sum()),
         preference=mean - mean.mean(),
-        error=centered_error(exact),
+        error=centered_error(moves),
         pair_error=error,
         rows_needed=rows_needed(error / unit_of(error, n, cosines=cosines), n),
         classes=classes,
@@ -332,19 +347,64 @@ def diagnose(
         rounded=find_rounded(exact, after.astype(np.float64), dtype) if dtype else None,
         dtype=dtype,
         cosines=cosines,
+        is_matched=is_matched,
     )
 
 
+def are_grades(rows: np.ndarray, names: Sequence[str]) -> bool:
+    """Checks whether labels are grades: numbers as names, and scores that fall on both sides.
+
+    The scores of a grade row fall from its largest one to both ends. Scores of k labels without an
+    order do so in 2^(k - 1) / k! of the rows; most of the other rows must do so, too.
+
+    >>> rows = -((np.arange(5) - np.array([[1.0], [3.0], [4.0]])) ** 2)
+    >>> are_grades(rows, "12345"), are_grades(rows, "abcde"), are_grades(rows[:, ::2], "012")
+    (True, False, True)
+    """
+    k = len(names)
+    if k < 3 or not all(re.fullmatch(r"-?\d+([.]\d+)?", name.strip()) for name in names):
+        return False
+    order = np.argsort([float(name) for name in names])
+    steps, tops = np.diff(rows[:, order], axis=1), rows[:, order].argmax(axis=1)
+    falls = np.where(np.arange(k - 1) < tops[:, None], steps >= 0, steps <= 0).all(axis=1)
+    chance = 2 ** (k - 1) / factorial(k)
+    return bool(falls.mean() > (1 + chance) / 2)
+
+
+def matched_offset(
+    rows: np.ndarray, shares: Sequence[float] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Matches the mean prediction to shares, by default equal ones.
+
+    Args:
+        rows: [n, k], in nats.
+        shares: [k].
+
+    Returns:
+        The bias [k] in nats, log pi not included; its linear approximation [n, k] by rows, with a
+        standard error of the mean that is the standard error of the bias.
+    """
+    k = rows.shape[-1]
+    expected = np.full(k, 1 / k) if shares is None else np.maximum(shares, LEAST_STATED_SHARE)
+    method, options = METHODS["prior_matching"], {"target_prior": tuple(expected / expected.sum())}
+    found = run.correct_context(method, {"test": Evidence(rows)}, options=options)
+    probs = softmax(np.asarray(found.scores, np.float64), axis=-1)
+    hessian = np.diag(probs.mean(axis=0)) - probs.T @ probs / len(rows)
+    bias = (rows - np.asarray(found.scores, np.float64)).mean(axis=0) + np.log(expected)
+    return bias, (probs - expected) @ np.linalg.pinv(hessian, hermitian=True)
+
+
 def diagnose_table(
-    table: ScoreTable, corrected: np.ndarray, method: str, strength: float = 1.0, dtype: str = ""
-) -> Diagnosis:
-    """`diagnose` for the test rows of a table, which a method corrects to `corrected` [n, k]."""
+    table: ScoreTable, corrected: np.ndarray, method: str, strength: float = 1.0, dtype: str = "",
+    shares: Sequence[float] | None = None,
+) -> Diagnosis:  # fmt: skip
+    """Diagnoses the test rows of a table, which a method corrects to `corrected` [n, k]."""
     test = table.blocks["test"]
     labels = test.labels if (test.labels >= 0).any() else None  # -1 where unknown
     return diagnose(
         test.log_probs, labels, corrected=corrected, label_names=table.label_names, method=method,
         strength=strength, from_probs=False, dtype=dtype or table.dtype,
-        cosines=holds_cosines(table),
+        cosines=holds_cosines(table), shares=shares,
     )  # fmt: skip
 
 

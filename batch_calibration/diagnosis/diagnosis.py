@@ -17,6 +17,8 @@ MANY_NAMES = 5
 """Labels that a sentence lists by name; of more it gives the number."""
 SUPPOSE_NO_EQUAL_SHARES = ("icl", "bc_empirical_bayes", "bcl_empirical_bayes")
 """Methods that do not suppose that labels are right about equally often."""
+AS_ADVISED = "matching "
+"""The beginning of `Diagnosis.method` for scores that are corrected as advised."""
 
 
 class Right(NamedTuple):
@@ -62,8 +64,9 @@ class Diagnosis(NamedTuple):
         rounded: indices of the rows whose corrected scores of the two best labels lie closer than
             numbers of the model's dtype are rounded; None where the dtype is not known.
         dtype: what the model computed in, "" where it is not known.
-        cosines: whether scores are cosines. Numbers here are in the scores' own unit, nats of all
-            others; sentences and tables compare the preference of cosines with their spread.
+        cosines: True if scores are cosines. Numbers here are in the scores' own unit; sentences
+            and tables compare the preference of cosines with their spread.
+        is_matched: True if the preference is the bias that matches known or equal shares.
     """
 
     label_names: tuple[str, ...]
@@ -88,6 +91,7 @@ class Diagnosis(NamedTuple):
     rounded: np.ndarray | None = None
     dtype: str = ""
     cosines: bool = False
+    is_matched: bool = False
 
     @property
     def unit(self) -> float:
@@ -151,9 +155,10 @@ class Diagnosis(NamedTuple):
 def _preference(found: Diagnosis) -> str:
     high, low = int(found.preference.argmax()), int(found.preference.argmin())
     names, size = found.label_names, found.size
-    text = (
-        f"Averaged over {found.rows:,} rows, the scores favor {names[high]!r} over {names[low]!r} "
-    )
+    how = "Averaged over"
+    if found.is_matched:
+        how = "To match the expected share of each label in"
+    text = f"{how} {found.rows:,} rows, the scores favor {names[high]!r} over {names[low]!r} "
     if np.isnan(size):
         return f"{text}by the same amount in all rows."
     unit, means = preference_unit(found)
@@ -261,7 +266,7 @@ def _helps(found: Diagnosis) -> list[str]:
     k = len(found.label_names)
     if found.before is None or found.after is None or found.gain is None or found.classes is None:
         unknown = "No right label is known, so it is unknown whether this helps."
-        if found.method not in SUPPOSE_NO_EQUAL_SHARES:
+        if _supposes_equal_shares(found):
             unknown += (
                 f" BC assumes that each of the {k} labels is right about equally often; if "
                 "that is not so, give the label shares that you expect (a prior)."
@@ -275,6 +280,10 @@ def _helps(found: Diagnosis) -> list[str]:
     return [f"{text}: {size}, {effect}.", _unlike_equal_shares(found, found.classes)]
 
 
+def _supposes_equal_shares(found: Diagnosis) -> bool:
+    return not found.method.startswith((*SUPPOSE_NO_EQUAL_SHARES, AS_ADVISED))
+
+
 def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
     """That BC supposes equal shares, where the labeled rows have others."""
     names = found.label_names
@@ -285,7 +294,7 @@ def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
             "correction."
         )
     never = [name for name, share in zip(names, classes, strict=True) if not share]
-    if found.method in SUPPOSE_NO_EQUAL_SHARES:
+    if not _supposes_equal_shares(found):
         return ""
     if never:
         listed = " or ".join(map(repr, never))

@@ -1,40 +1,53 @@
-"""Which correction to use, why, and its expected gain: of one context, or several together."""
+"""Recommends shares of labels to match, for one context or several together.
+
+Rows without labels cannot separate bias from label shares, so advice is a prior on both. Its shares
+are known (balanced, stated), estimated from one context or several, or measured on labeled rows.
+Each context is then matched to them (`matching.prior_matching`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+from scipy.special import softmax
 
 from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
-from batch_calibration.arrays.numbers import check_key, usual_jax
+from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration import pooled_shares
+from batch_calibration.calibration import shares as estimates
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
 from batch_calibration.calibration.shift import Shift
-from batch_calibration.diagnosis import share_ranges
-from batch_calibration.diagnosis.diagnose import check_names, pair_error
-from batch_calibration.diagnosis.recommendation import (
+from batch_calibration.diagnosis.advice import (
+    EQUAL,
+    ESTIMATED,
+    LABELED,
     LEAVE,
+    MATCH,
+    POOLED,
+    STATED,
     UNCHANGED,
     UNKNOWN,
+    Advice,
     Options,
-    Recommendation,
     Signals,
     expect,
     expect_from_rows,
+    list_shares,
 )
+from batch_calibration.diagnosis.diagnose import are_grades, check_names, pair_error
+from batch_calibration.diagnosis.known_shares import Known, Share, know_roughly, know_shares
 from batch_calibration.errors import InputError, call, shown
-from batch_calibration.methods import METHODS, Evidence, ask_about_order, fit, run, validation
-from batch_calibration.metrics import Estimate, accuracy_of, gain_of
+from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, validation
+from batch_calibration.metrics import accuracy_of, gain_of
 from batch_calibration.scores import NO_PLACE_BIAS, ScoreTable, make_block
-from batch_calibration.typing import Bias, Scalar
+from batch_calibration.typing import Scalar
 
 FOLDS = 8
 PAIRS = np.column_stack(np.triu_indices(FOLDS))
@@ -42,7 +55,7 @@ PAIRS = np.column_stack(np.triu_indices(FOLDS))
 FEWEST_LABELED_TO_MEASURE = 16
 """Labeled rows below which nothing is measured."""
 CANDIDATES = (
-    "icl", "cc", "bc", "bcl", "bc_empirical_bayes", "bcl_empirical_bayes", "prior_counted",
+    "icl", "cc", "bc", "bcl", "bc_empirical_bayes", "bcl_empirical_bayes", "prior_moved",
     "rbcorr", "vector",
 )  # fmt: skip
 """Few, of unlike kinds: the more are compared on few rows, the more often luck decides."""
@@ -51,15 +64,15 @@ CLEAR = 2.0
 
 
 class Choice(NamedTuple):
-    """A method that labeled rows choose.
+    """The method that labeled rows choose.
 
     Attributes:
         method: its name.
-        hits: method -> [m], whether it is right on each labeled row, learned without its fold.
-        held_out: [m], whether the choice is right: of each fold the method that the rows of the
-            other folds choose, without a fit that saw it. No row judges what it helped to choose.
+        hits: method -> [m], True for labeled rows that it gets right, learned without their fold.
+        held_out: [m], True for rows that the choice gets right. The rows of the other folds choose
+            the method for a fold, by fits that did not see the fold.
         lead: the method's accuracy less the default's.
-        error: the standard error of that, paired by row.
+        error: its standard error, paired by row.
     """
 
     method: str
@@ -69,30 +82,25 @@ class Choice(NamedTuple):
     error: float
 
 
-NO_GAIN = (
-    "The labeled rows show no gain: label more rows, or leave the scores as they are until then."
-)
-
-
 def choose_by_labels(blocks: Mapping[str, Evidence], default: str, options: Options) -> Choice:
-    """The default, or a method that is ahead of it by more than two standard errors.
+    """Chooses the default, or a method that is ahead of it by more than two standard errors.
 
     Rows are held out in `FOLDS` parts, drawn at random, and in pairs of parts.
 
     Args:
-        blocks: "test" and "labeled", whose labels are all known, and others that are there.
+        blocks: "test", "labeled" with known labels only, and any others.
         default: a method.
         options: of `default`.
     """
     rows = np.asarray(blocks["test"].log_probs)
     names = [name for name in CANDIDATES if _is_measurable(name, blocks, rows)]
     gold = np.asarray(blocks["labeled"].labels)
-    # At random: folds of equal shares of labels would tell of the rows held out what is learned.
+    # Stratified folds would leak the held-out labels.
     fold_of_row = np.random.default_rng(0).permutation(len(gold)) % FOLDS
     by_pair = {}
     for name in dict.fromkeys([*names, default]):
         by_pair[name] = _hits(name, blocks, options if name == default else {}, fold_of_row)
-    # Each row by the fit that held out its fold alone.
+    # Each row is judged by the fit that held out only its fold.
     own = fold_of_row, fold_of_row, np.arange(len(gold))
     hits = {name: grid[own] for name, grid in by_pair.items()}
     held_out = np.empty(len(gold), bool)
@@ -121,12 +129,12 @@ def _is_measurable(name: str, blocks: Mapping[str, Evidence], rows: np.ndarray) 
 def _hits(
     name: str, blocks: Mapping[str, Evidence], options: Options, folds: np.ndarray
 ) -> np.ndarray:
-    """[folds, folds, m]: whether each row is right by a fit that saw neither fold."""
+    """Returns [folds, folds, m], True for rows that are right by a fit that saw neither fold."""
     gold = np.asarray(blocks["labeled"].labels)
     method, labeled = METHODS[name], blocks["labeled"]
     right = list[np.ndarray]()
     for pair in PAIRS:
-        if not right or "labeled" in method.probe.blocks:  # else all fits are one
+        if not right or "labeled" in method.probe.blocks:  # otherwise all fits are equal
             weight = np.all(folds != pair[:, None], axis=0).astype(np.float32)
             learned = {**blocks, "labeled": labeled._replace(weight=weight)}
             rows = np.asarray(labeled.log_probs)
@@ -140,17 +148,17 @@ def _hits(
 
 
 def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, float]:
-    """The method that is ahead of `default` most clearly, beyond two standard errors, or `default`.
+    """Finds the method that is most clearly ahead of `default`, by two standard errors or more.
 
     Returns:
-        Its name, its lead in accuracy, and the standard error of that, paired by row.
+        Its name, else `default`; its lead in accuracy; the standard error, paired by row.
 
     >>> ahead({"a": np.arange(9) < 2, "b": np.arange(9) < 8}, "a")[0]
     'b'
     >>> ahead({"a": np.arange(9) < 5, "b": np.arange(9) < 7}, "a")[0]
     'a'
     """
-    # By how much a lead exceeds its standard errors; the default's own is 0.
+    # The excess of a lead over its standard errors; 0 for the default.
     best, lead, error, most = default, 0.0, 0.0, 0.0
     for name, hit in hits.items():
         gains = hit.astype(float) - hits[default]
@@ -160,25 +168,30 @@ def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, flo
     return best, lead, error
 
 
-CORRECT, TO_SHARES = "bc", "prior_matching"
-TO_SHARES_OF_COSINES = "otter"
-"""Of methods that take shares the one whose predictions a constant that scales scores leaves."""
-LIKELY, POOLED, WITH_LABELS = "bc_empirical_bayes", "bc_pooled_shares", "bcl_empirical_bayes"
+LIKELY, TOGETHER = "bc_empirical_bayes", "bc_pooled_shares"
+"""Methods that estimate shares from the rows of one context and of several."""
+WITH_LABELS, MOVED = "bcl_empirical_bayes", "prior_moved"
+"""Methods that learn from labeled rows."""
+OF_COSINES = "otter"
+"""The method for cosines without their scale, which matches shares at any scale."""
 LEAST_ROWS = 20
-"""Unlabeled rows below which nothing is recommended: fewer were not tried."""
+"""Unlabeled rows below which nothing is recommended without known shares."""
+TO_LABEL = 32
+"""Labeled rows that are asked for."""
+FARTHER = 0.02
+"""The increase of the total variation between predictions and known shares that is tolerated."""
+NO_GAIN = (
+    "The labeled rows show no gain: label more rows, or leave the scores as they are until then."
+)
 MORE = (
     f"{FEWEST_LABELED_TO_MEASURE} labeled rows would make the choice surer, and so would "
     f"{pooled_shares.FEWEST_CONTEXTS} or more prompts of the same task together."
-)
-SAME_ROWS = (
-    f"Contexts of the same rows show how often each label is right: on real models {POOLED} "
-    f"gained nearly as much as {CORRECT} for equally frequent labels, and more for others."
 )
 
 
 @usual_jax
 def signals(scores: ArrayLike) -> Signals:
-    """Measures of unlabeled scores [n, k], in nats.
+    """Measures unlabeled scores [n, k], in nats.
 
     >>> shown = signals(10 * [[-1.0, -3.0], [-2.0, -2.5]])
     >>> round(shown.preference, 2), round(shown.information, 3)
@@ -198,6 +211,18 @@ def _information(block: Evidence) -> Scalar:
     return information(label_normalized(block.log_probs), block.weight)
 
 
+def implied_shares(rows: np.ndarray, bias: np.ndarray) -> tuple[float, ...]:
+    """Returns the mean prediction [k] of scores [n, k] without a bias [k].
+
+    Matching these shares gives the bias back, up to a constant.
+
+    >>> [round(share, 3) for share in implied_shares(np.zeros((2, 2)), np.array([0.0, 1.0]))]
+    [0.731, 0.269]
+    """
+    probs = softmax(np.asarray(rows, np.float64) - bias, axis=-1).mean(axis=0)
+    return tuple(probs.tolist())
+
+
 @usual_jax
 def recommend(
     scores: ArrayLike,
@@ -206,54 +231,57 @@ def recommend(
     labeled: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     target_prior: Sequence[float] | Mapping[Hashable, float] | None = None,
-    share: share_ranges.Share | None = None,
+    share: Share | None = None,
+    counts: Sequence[float] | Mapping[Hashable, float] | None = None,
     columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
     cosines: bool | None = None,
-) -> Recommendation:
-    """Which method to use on these scores, or to leave them as they are, why, and what it gains.
+    ordinal: bool | None = None,
+) -> Advice:
+    """Recommends label shares to match, or no correction, with the reasons and the gain to expect.
 
-    1. With 16 labeled rows or more: `bcl_empirical_bayes`, or another of nine methods whose
-       accuracy on them, each judged by what the others teach, is ahead of it by more than two
-       standard errors.
-    2. Without, the shares of the labels given: match them (BC where they are equal).
-    3. Shares known roughly: of "balanced" labels BC; of a range, of two labels, what the law of
-       gain expects most of on average over it; of ranges of more labels prior_matching with
-       shares within them, or BC where all end within 12 points of equal shares.
-    4. Else `bc_empirical_bayes`; or to leave the scores, where there are fewer than 20 rows or
-       their corrected scores tell less than 0.05 nats of a label.
+    1. With known shares: match them. Equal shares, ranges and `share="balanced:12"` have an error,
+       and shares of few rows a sampling error, so that the match is not exact.
+    2. Else, match the shares that `bc_empirical_bayes` estimates from the scores; for grades,
+       shares near equal ones. Leave fewer than 20 rows, and scores with less than 0.05 nats of
+       information on a row's label. Scores of images do not show how frequent labels are.
+    3. With counted labels: move these shares as far as the counts contradict them.
+    4. With 16 labeled rows or more: the shares that `bcl_empirical_bayes` learns (for images and
+       with stated shares: `prior_moved`), or another of nine methods, if its cross-validated
+       accuracy is ahead by more than two standard errors.
 
-    The gain to expect without labels is that of real models whose scores looked alike, with the
-    range that held 95 % of them; with labels it is measured on rows that did not choose. How the
-    rule fares on sources that tuned none of its constants: docs/evidence.md, by the study
-    configs/evidence_recommend.py. Logits do as log-probabilities
-    do. Cosines have no nats: without labels they are left, or of shares that are stated `otter` is
-    recommended; with 16 labeled rows what is ahead of leaving them.
+    The gain to expect without labels is the gain of real models with similar scores, and the range
+    that held 95 % of them. With labels it is measured on rows that did not choose. The study
+    configs/evidence_recommend.py judges these rules on sources that did not tune them.
 
     Args:
-        scores: [n, k], log-probabilities in nats of unlabeled rows of one prompt.
-        probe: [m, k], scores of content-free prompts, for cc to be measured too.
+        scores: [n, k], log-probabilities in nats of unlabeled rows of one prompt, logits, or
+            cosines times their scale.
+        probe: [m, k], scores of content-free prompts, to measure cc too.
         labeled: [m, k], scores of labeled rows of the same prompt; 16 or more are measured.
         labels: [m], their labels as indices or names of columns; -1 means unknown.
-        target_prior: [k], the share of each label that you expect, in order or by name; equal
-            shares say that BC's supposition holds.
-        share: "balanced" where all shares are within about 12 points of 1/k; between which shares
-            the first of two labels is right, such as (0.3, 0.7); or such a range for every label,
-            [k, 2] or by name.
-        columns: of a frame that holds more than scores, the names of the labels' columns;
-            those of labeled and probe have the same names.
+        target_prior: [k], the share of each label, in order or by name.
+        share: "balanced" for about equal shares, "balanced:12" for shares within about 12 points of
+            equal; the range of the first of two labels, such as (0.3, 0.7); or a range for every
+            label, [k, 2] or by name.
+        counts: [k], counts of labels of other rows of the task, in order or by name.
+        columns: names of the label columns, if a frame has other columns, too; those of labeled
+            and probe have the same names.
         label_names: k names for the sentences; by default a frame's columns.
-        from_probs: whether scores, probe and labeled are probabilities, as in `calibrate`.
-        cosines: whether scores are cosines, scaled or not, as in `diagnose`.
+        from_probs: True if scores, probe and labeled are probabilities, see `calibrate`.
+        cosines: True if scores are cosines, scaled or not, see `diagnose`.
+        ordinal: True if labels are grades in order; None: if their names are numbers, and the
+            scores of most rows fall on both sides of the largest one.
 
     Raises:
-        InputError: as `calibrate`; labeled without labels or the reverse; a probe without them;
-            ranges that hold no shares which sum to 1; share together with target_prior.
+        InputError: `calibrate` would refuse the scores; labeled without labels or the reverse; a
+            probe without them; ranges that hold no shares with the sum 1; two of target_prior,
+            share and counts.
 
     >>> advice = recommend(30 * [[-1.0, -4.0], [-2.0, -2.5]], label_names=("no", "yes"))
-    >>> advice.method, advice.if_balanced
-    ('bc_empirical_bayes', 'bc')
+    >>> advice.short, advice.balanced.short
+    ('estimated shares', 'equal shares')
     """
     from_probs = False if cosines else from_probs
     rows = validation.check_scores(scores, from_probs=from_probs, columns=columns)
@@ -271,18 +299,23 @@ def recommend(
             "because the labeled rows measure it",
             remedy="give the missing argument, or leave all of them out",
         )
-    if share is not None and target_prior is not None:
-        raise InputError.at("recommend", "share= or target_prior=", "both", "leave one out")
+    given = {"target_prior": target_prior, "share": share, "counts": counts}
+    if len(named := [name for name, one in given.items() if one is not None]) > 1:
+        expected = "one of target_prior=, share= and counts="
+        raise InputError.at("recommend", expected, " and ".join(named), "leave the others out")
     columns = names_of(scores, columns)
     names = check_names(label_names, columns, k)
-    shares: tuple[float, ...] | None = None
+    known: Known | None = None
     if target_prior is not None:
         in_order = in_label_order(target_prior, columns, "target_prior", k)
-        validation.check_options(CORRECT, METHODS[CORRECT].make, {"target_prior": in_order}, k)
-        shares = tuple(map(float, in_order))
-    ranges = None if share is None else share_ranges.read_ranges(share, k, columns or label_names)
-    cosines = validation.look_like_cosines(rows) if cosines is None else cosines
-    advice = recommend_by_bias(rows, None, names, shares, ranges, cosines=cosines)
+        validation.check_options(MATCH, METHODS[MATCH].make, {"target_prior": in_order}, k)
+        known = know_shares(in_order)
+    elif share is not None:
+        known = know_roughly(share, k, columns or label_names)
+    advice = advise(rows, names, known, cosines=cosines, ordinal=ordinal)
+    if counts is not None:
+        in_order = in_label_order(counts, columns, "counts", k)
+        advice = move_by_counts(advice, rows, np.asarray(in_order, np.float64))
     if labeled is None:
         return advice
 
@@ -292,178 +325,250 @@ def recommend(
     labeled_rows = read_by_name(labeled, "labeled")
     gold = in_row_order(labels, "labels", labeled, "labeled")
     gold = validation.check_labels(column_numbers(gold, columns or names_of(labeled)), labeled_rows)
-    is_known = gold >= 0
-    if (count := int(is_known.sum())) < (least := FEWEST_LABELED_TO_MEASURE):
-        few = f"{count} labeled rows are too few to measure (fewer than {least})."
-        return advice._replace(reason=(*advice.reason, few))
-    # Rows without a label are left out: `choose` takes all labels of a block for known.
-    blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[is_known], gold[is_known])}
-    if probe is not None:
-        blocks["cc"] = Evidence(read_by_name(probe, "probe"))
-    is_stated = shares is not None or share is not None
-    # A default that labels do not beat must be safe without them.
-    return _from_labels(advice, blocks, default=advice.method if is_stated or cosines else "")
+    probe_rows = None if probe is None else read_by_name(probe, "probe")
+    return advise_by_labels(advice, rows, labeled_rows, gold, probe=probe_rows, cosines=cosines)
 
 
-@usual_jax
-def likely_bias(rows: np.ndarray) -> np.ndarray:
-    """The bias [k], in nats, that `bc_empirical_bayes` finds in the scores [n, k] of a prompt."""
-    return np.asarray(run.jit_quickly(_likely_bias)(run.pad_rows(Evidence(rows))))
-
-
-def _likely_bias(block: Evidence) -> Bias:
-    state: Shift = fit(METHODS[LIKELY], {"test": block})
-    return state.bias
-
-
-def recommend_by_bias(
-    rows: np.ndarray, bias: np.ndarray | None, names: Sequence[str],
-    shares: tuple[float, ...] | None = None, share: str | np.ndarray | None = None, *,
-    pooled: bool = False, same_rows: bool = False, cosines: bool = False,
-) -> Recommendation:  # fmt: skip
-    """`recommend` for unlabeled scores [n, k] whose bias is known, or shares were stated.
+def advise(
+    rows: np.ndarray, names: Sequence[str], known: Known | None = None, *,
+    shares: tuple[float, ...] | None = None, contexts: int = 1, same_rows: bool = False,
+    cosines: bool | None = None, ordinal: bool | None = None, is_labeled: bool = False,
+) -> Advice:  # fmt: skip
+    """Recommends shares for unlabeled scores [n, k].
 
     Args:
         rows: in nats.
-        bias: [k], that `bc_empirical_bayes` finds in them, or `bc_pooled_shares`; None learns it.
         names: of the k labels.
-        shares: [k], stated.
-        share: "balanced", or ranges [k, 2].
-        pooled: whether the bias is of `bc_pooled_shares`, with contexts to pool.
-        same_rows: whether these contexts are known to have the same rows.
-        cosines: whether scores are cosines, scaled or not.
+        known: shares that are known.
+        shares: [k], estimated already, such as from several contexts; None estimates them.
+        contexts: the number of contexts of the task that the shares are estimated from.
+        same_rows: True if these contexts are known to have the same rows.
+        cosines: True if scores are cosines, scaled or not.
+        ordinal: True if labels are grades; None: see `are_grades`.
+        is_labeled: True if enough right labels are known, so that more are no advice.
     """
-    seen = signals(rows)
-    if cosines:
-        return _of_cosines(seen, shares, share)
-    mean = rows.mean(axis=0, dtype=np.float64)  # [k], nats
-    favors = (
-        f"the scores favor {names[int(mean.argmax())]!r} by {seen.preference:.2f} ± "
-        f"{seen.error:.2f} nats"
+    seen, is_unscaled = signals(rows), validation.look_like_cosines(rows)
+    cosines = is_unscaled if cosines is None else cosines
+    equal = (OF_COSINES, Options()) if is_unscaled else (MATCH, Options(share_error=0.0))
+    leave = partial(
+        Advice, LEAVE, {}, "", signals=seen, expected=UNCHANGED, label_names=tuple(names)
     )
-    if share is not None:
-        method, options, expected, why = share_ranges.advise_over_shares(rows, share, names)
-        return Recommendation(method, options, why, seen, expected, None, {})
-    if shares is not None:
-        method, options = TO_SHARES, Options(target_prior=shares)
-        sentence = (
-            f"Use {method} with the given shares, which separate bias from the right answers."
-        )
-        if np.ptp(shares) < 1e-6:  # equal but for rounding
-            method, options = CORRECT, Options()
-            sentence = f"Use {CORRECT}: you stated equal label frequencies."
-        corrected = run.correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
-        expected = expect(rows, np.asarray(corrected.scores), TO_SHARES)
-        reason = _sentences(sentence, expected.sentence())
-        return Recommendation(method, options, reason, seen, expected, None, {})
-    method, expected, unsure = POOLED if pooled else LIKELY, UNCHANGED, ""
+    if known is not None:
+        return _match_known(leave, rows, known, shares, equal[0], is_nats=not cosines)
+    if cosines:
+        why = "If labels are about equally frequent, match equal shares"
+        why += "" if is_labeled else f"; if you do not know, label {TO_LABEL} rows"
+        why += ": the scores of images do not show how frequent labels are."
+        return leave((why,), if_balanced=equal)
+    near = "If labels are about equally frequent, match equal shares; if you do not know, "
+    least = pooled_shares.LEAST_TOLD if contexts > 1 else LEAST_INFORMATION
+    more, unsure = "" if contexts > 1 or is_labeled else MORE, ""
     if len(rows) < LEAST_ROWS:
         unsure = f"{len(rows):,} rows (fewer than {LEAST_ROWS}) do not show if a correction is safe"
-    elif seen.information < (least := pooled_shares.LEAST_TOLD if pooled else LEAST_INFORMATION):
+    elif seen.information < least:
         unsure = (
             f"their information on a row's label ({seen.information:.3f} nats, less than "
             f"{least:g}) is near guessing, so a correction only moves guesses; clearer "
             "label words, more demonstrations or a stronger model would help"
         )
     if unsure:
-        method, otherwise = LEAVE, f"leave the scores as they are: {unsure}"
-    else:
-        bias = likely_bias(rows) if bias is None else bias
-        expected = expect(rows, rows - bias, method)
-        otherwise = f"{method}, as {favors}"
-    if pooled and same_rows and not unsure:
+        why = f"{near}leave the scores as they are: {unsure}."
+        return leave(_sentences(why, more), if_balanced=equal)
+    make = partial(leave(())._replace, method=MATCH, if_balanced=equal)
+    if are_grades(rows, names) if ordinal is None else ordinal:
+        error = round(float(np.sqrt((len(names) - 1) / len(names) ** 3)), 3)
+        why = (
+            f"{near}match shares within about {100 * error:.0f} points of equal: mean scores of "
+            "grades differ without any bias, because a middle grade is never far from right."
+        )
+        options = Options(share_error=error)
+        return make(options=options, source=EQUAL, reason=_sentences(why, more), expected=UNKNOWN)
+    if shares is None:
+        shares = implied_shares(rows, likely_bias(rows))
+    is_pooled = contexts > 1
+    source, where = (POOLED, f"{contexts} contexts") if is_pooled else (ESTIMATED, "these scores")
+    options = Options(target_prior=shares)
+    expected = expect(rows, follow_rows(rows, MATCH, options), source)
+    high, listed = int(rows.mean(axis=0).argmax()), _list(names, shares)
+    favors = f"{'these scores' if is_pooled else 'they'} favor {names[high]!r} by "
+    favors += f"{seen.preference:.2f} ± {seen.error:.2f} nats"
+    match = f"match the shares estimated from {where}, {listed}"
+    make = partial(make, options=options, source=source, expected=expected)
+    if is_pooled and same_rows:
+        why = f"{match[0].upper()}{match[1:]}: {favors}."
         averaged = (
             f"For one answer per row, {call('ensemble', 'contexts', {})} averages them; it gained "
             "1 to 16 points over the contexts' mean accuracy, most across different models."
         )
-        reason = _sentences(f"Use {otherwise}.", expected.sentence(method), SAME_ROWS, averaged)
-        return Recommendation(method, {}, reason, seen, expected, None, {})
-    near = 100 * share_ranges.NEAR_EQUAL
-    advice = f"If labels are about equally frequent (within {near:.0f} points), use {CORRECT}; "
-    advice += f"if you do not know, {otherwise}."
-    reason = _sentences(advice, expected.sentence(method), "" if pooled else MORE)
-    return Recommendation(method, {}, reason, seen, expected, None, {}, CORRECT)
+        return make(reason=_sentences(why, expected.sentence(), averaged), if_balanced=None)
+    return make(reason=_sentences(f"{near}{match}: {favors}.", expected.sentence(), more))
 
 
-def _of_cosines(
-    seen: Signals, shares: tuple[float, ...] | None, share: str | np.ndarray | None
-) -> Recommendation:
-    """The advice for cosines: of stated shares OTTER, else to leave them."""
-    if shares is None and not isinstance(share, str):
-        reason = (
-            "Leave the scores as they are: cosines have no nats, and on contexts of two dual "
-            f"encoders {CORRECT} lost up to 9.8 points and {LIKELY} 7.4.",
-            f"{FEWEST_LABELED_TO_MEASURE} labeled rows would decide; if label shares are known, "
-            "state them (a prior).",
+def _match_known(
+    leave: Callable[..., Advice], rows: np.ndarray, known: Known,
+    shares: tuple[float, ...] | None, method: str, *, is_nats: bool,
+) -> Advice:  # fmt: skip
+    """Recommends known shares, or shares near them that several contexts support."""
+    advice, source = leave(()), EQUAL if known.shares is None else STATED
+    names, options = advice.label_names, Options(known.options)
+    if method == OF_COSINES:
+        options.pop("share_error", None)
+    named = "equal shares" if known.shares is None else f"the shares {_list(names, known.shares)}"
+    if known.error:
+        named = f"shares within about {100 * known.error:.0f} points of {named}"
+    if shares is not None:
+        source, options = POOLED, Options(target_prior=shares)
+        named = f"shares near {named}, {_list(names, shares)}"
+    corrected = follow_rows(rows, method, options)
+    expected = expect(rows, corrected, source) if is_nats else UNKNOWN
+    wanted = known.shares or np.full(len(names), 1 / len(names))
+    away, before = (_distance(scores, wanted) for scores in (corrected, rows))
+    if away > before + FARTHER:
+        why = (
+            f"Leave the scores as they are: {known.why}, but to match {named} would move the "
+            "predictions away from them."
         )
-        return Recommendation(LEAVE, {}, reason, seen, UNCHANGED, None, {})
-    method, options = TO_SHARES_OF_COSINES, Options()
-    if shares is not None and np.ptp(shares) >= 1e-6:
-        options = Options(target_prior=shares)
-    why = (
-        f"Use {method} with the stated shares, because the scale of cosines does not matter "
-        "to it: on 18 contexts of two dual encoders it gained 8.7 points with equal shares and "
-        "lost at most 0.4."
+        return leave((why,))
+    reason = _sentences(f"Match {named}, because {known.why}.", expected.sentence())
+    return advice._replace(
+        method=method, options=options, source=source, reason=reason, expected=expected
     )
-    return Recommendation(method, options, (why,), seen, UNKNOWN, None, {})
+
+
+def _distance(scores: np.ndarray, shares: Sequence[float] | np.ndarray) -> float:
+    """Returns the total variation between predictions [n, k] and shares [k]."""
+    predicted = np.bincount(scores.argmax(axis=-1), minlength=scores.shape[-1]) / len(scores)
+    return float(np.abs(predicted - shares).sum() / 2)
+
+
+def _list(names: Sequence[str], shares: Sequence[float]) -> str:
+    return list_shares(dict(zip(names, shares, strict=True)))
+
+
+@usual_jax
+def likely_bias(rows: np.ndarray) -> np.ndarray:
+    """Returns the bias [k], in nats, that `bc_empirical_bayes` finds in scores [n, k]."""
+    return bias_of(rows, LIKELY, {})
+
+
+@usual_jax
+def follow_rows(rows: np.ndarray, method: str, options: Options) -> np.ndarray:
+    """Returns scores [n, k] corrected by a method that learns from the same rows."""
+    found = run.correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
+    return np.asarray(found.scores)
+
+
+def bias_of(rows: np.ndarray, method: str, options: Options) -> np.ndarray:
+    """Returns the bias [k] that a method removes from scores [n, k]."""
+    return np.asarray(rows[0] - follow_rows(rows, method, options)[0])
+
+
+def move_by_counts(advice: Advice, rows: np.ndarray, counts: np.ndarray) -> Advice:
+    """Moves the shares of advice as far as counts [k] of labels contradict them.
+
+    Raises:
+        InputError: counts below 0, or without any label.
+    """
+    names = advice.label_names
+    if not (counts >= 0).all() or not counts.sum():
+        wanted = f"{len(counts)} numbers from 0 on, one per label, and a label at least"
+        remedy = "give the count of each label"
+        raise InputError.at("counts", wanted, shown(counts.tolist()), remedy)
+    start = advice.shares or dict.fromkeys(names, 1 / len(names))
+    found = estimates.shares_of_counted(jnp.asarray(counts, jnp.float32))
+    moved = estimates.move_shares(jnp.array([*start.values()]), found, float(counts.sum()))
+    shares = tuple(map(float, np.asarray(moved)))
+    options = Options(target_prior=shares)
+    why = f"Match the shares {_list(names, shares)}, by {counts.sum():,.0f} counted labels."
+    expected = expect(rows, follow_rows(rows, MATCH, options), STATED)
+    return advice._replace(
+        method=MATCH, options=options, source=LABELED, expected=expected, if_balanced=None,
+        reason=_sentences(why, expected.sentence()),
+    )  # fmt: skip
 
 
 def _sentences(*sentences: str) -> tuple[str, ...]:
-    """Those that say something."""
+    """Returns the sentences that are not empty."""
     return tuple(filter(None, sentences))
 
 
-def _from_labels(
-    advice: Recommendation, blocks: Mapping[str, Evidence], *, default: str
-) -> Recommendation:
-    """The advice by labeled rows; a default of the advice, such as by stated shares, is kept."""
-    options = advice.options if default else {}
-    default = default or WITH_LABELS
+@usual_jax
+def advise_by_labels(
+    advice: Advice, rows: np.ndarray, labeled: np.ndarray, gold: np.ndarray, *,
+    probe: np.ndarray | None = None, cosines: bool | None = None,
+) -> Advice:  # fmt: skip
+    """Recommends shares with labeled rows; without enough of them, `advice` with a sentence more.
+
+    Args:
+        advice: the advice without labels. Known shares begin the search.
+        rows: [n, k], the rows to correct.
+        labeled: [m, k], scores of labeled rows.
+        gold: [m], -1 where unknown.
+        probe: [p, k], scores of content-free prompts.
+        cosines: True if scores are cosines.
+    """
+    is_known = gold >= 0
+    if (count := int(is_known.sum())) < (least := FEWEST_LABELED_TO_MEASURE):
+        few = f"{count} labeled rows are too few to measure (fewer than {least})."
+        return advice._replace(reason=(*advice.reason, few))
+    # `choose_by_labels` takes all labels of a block for known.
+    blocks = {"test": Evidence(rows), "labeled": Evidence(labeled[is_known], gold[is_known])}
+    if probe is not None:
+        blocks["cc"] = Evidence(probe)
+    cosines = validation.look_like_cosines(rows) if cosines is None else cosines
+    is_known_before = advice.source in (EQUAL, STATED) and not advice.if_balanced
+    default, options = WITH_LABELS, Options()
+    if validation.look_like_cosines(rows):
+        default, options = advice.method, advice.options
+    elif is_known_before or cosines or advice.source == POOLED:
+        default, options = MOVED, advice.options or advice.balanced.options
     choice = choose_by_labels(blocks, default, options)
-    labeled = blocks["labeled"]
     measured = {name: accuracy_of(hits) for name, hits in choice.hits.items()}
     gain = gain_of(choice.hits[LEAVE], choice.held_out)
     expected = expect_from_rows(gain, choice.hits[LEAVE], choice.held_out)
-    count = len(choice.held_out)
     accuracy = accuracy_of(choice.held_out)
     on_rows = (
         f"In nested cross-validation of this choice, {accuracy} % of the {count:,} labeled rows "
         f"are right; uncorrected {measured[LEAVE]} %."
     )
-    is_left = choice.method == LEAVE
-    advised = "Leave the scores as they are" if is_left else f"Use {choice.method}"
-    if choice.method == default:
-        why = (
-            f"{advised}: on {count:,} labeled rows no other method is ahead of it by more than "
-            f"{CLEAR:g} standard errors."
-        )
-    else:
-        options = {}
-        why = (
-            f"{advised}: on {count:,} labeled rows it is {100 * choice.lead:.1f} ± "
-            f"{100 * choice.error:.1f} points ahead of {default}."
-        )
+    used = options if choice.method == default else Options()
+    method, options, source, advised = choice.method, Options(), "", f"Use {choice.method}"
     if choice.method == LEAVE:
-        expected = UNCHANGED
-    doubt = ask_about_order(np.asarray(labeled.log_probs), np.asarray(labeled.labels))
+        advised, expected = "Leave the scores as they are", UNCHANGED
+    else:
+        corrected = run.correct_context(METHODS[choice.method], blocks, options=used)
+        if isinstance(corrected.state, Shift):
+            bias = (rows - np.asarray(corrected.scores))[0]
+            shares = implied_shares(rows, bias)
+            method, options, source = MATCH, Options(target_prior=shares), LABELED
+            listed = _list(advice.label_names, shares)
+            advised = f"Match the shares {listed}, learned by {choice.method}"
+    if choice.method == default:
+        lead = f"no other method is ahead of it by more than {CLEAR:g} standard errors"
+    else:
+        lead = f"it is {100 * choice.lead:.1f} ± {100 * choice.error:.1f} points ahead of {default}"
+    why = f"{advised}: on {count:,} labeled rows {lead}."
+    doubt = ask_about_order(labeled, gold)
     no_gain = "" if expected.gain is None or expected.gain.value >= 0 else NO_GAIN
-    reason = _sentences(why, on_rows, expected.sentence(), no_gain, doubt)
-    return Recommendation(
-        choice.method, options, reason, advice.signals, expected, accuracy, measured
-    )
+    return advice._replace(
+        method=method, options=options, source=source, expected=expected, accuracy=accuracy,
+        measured=measured, if_balanced=None,
+        reason=_sentences(why, on_rows, expected.sentence(), no_gain, doubt),
+    )  # fmt: skip
 
 
 class Together(NamedTuple):
-    """Recommendations for contexts of one task.
+    """Advice for contexts of one task.
 
     Attributes:
-        contexts: a recommendation for each context.
-        shares: label -> the share that contexts are matched to, with its 95 % interval; empty
-            where fewer than three contexts tell enough.
+        contexts: the advice for each context.
+        shares: label -> the share that contexts are matched to; empty if fewer than three contexts
+            have enough information. It has no interval, because a bias that all contexts have in
+            common looks like a share.
     """
 
-    contexts: tuple[Recommendation, ...]
-    shares: dict[str, Estimate]
+    contexts: tuple[Advice, ...]
+    shares: dict[str, float]
 
     def __repr__(self) -> str:
         names = shown([*self.shares])
@@ -472,48 +577,67 @@ class Together(NamedTuple):
     def __str__(self) -> str:
         lines = [*dict.fromkeys(map(str, self.contexts))]
         if self.shares:
-            listed = ", ".join(f"{name} {share} %" for name, share in self.shares.items())
+            listed = list_shares(self.shares)
             lines.append(f"Label shares, estimated from all contexts together: {listed}.")
         return "\n".join(lines)
 
 
 @usual_jax
 def recommend_tables(
-    tables: Sequence[ScoreTable], groups: Sequence[Hashable]
-) -> list[tuple[Recommendation, np.ndarray]]:
-    """`recommend` for each table where nothing is stated, with the bias [k] that it found.
+    tables: Sequence[ScoreTable],
+    groups: Sequence[Hashable],
+    known: Sequence[Known | None] | None = None,
+) -> list[Advice]:
+    """Recommends shares for each table.
 
     Args:
-        tables: with a block "test"; those of a group are pooled.
-        groups: for each table a value that those of one task share.
+        tables: with a block "test"; tables of a group are pooled, if nothing is known of their
+            shares or labels are about equally frequent.
+        groups: for each table a value that is equal for tables of one task.
+        known: for each table the shares that are known.
     """
     for table in tables:
         validation.check_scores(table.blocks["test"].log_probs, from_probs=False)
-    of_group = dict[Hashable, list[ScoreTable]]()
-    for table, group in zip(tables, groups, strict=True):
-        of_group.setdefault(group, []).append(table)
-    methods = [LIKELY]
-    # Smaller groups have nothing to pool: a program less is compiled.
-    if max(map(len, of_group.values()), default=0) >= pooled_shares.FEWEST_CONTEXTS:
-        methods.append(POOLED)
-    same_rows = {name: len(of) > 1 and run.have_same_rows(of) for name, of in of_group.items()}
-    recommended = []
-    for table, group, corrected in zip(
-        tables, groups, run.run_methods(tables, methods, groups=groups).results, strict=True
+    stated = known or [None] * len(tables)
+    members = dict[tuple[Hashable, Known | None], list[int]]()
+    for place, pair in enumerate(zip(groups, stated, strict=True)):
+        members.setdefault(pair, []).append(place)
+    found = dict[int, Advice]()
+    for (_, of_group), places in members.items():
+        found |= dict(
+            zip(places, _advise_group([tables[k] for k in places], of_group), strict=True)
+        )
+    return [found[place] for place in range(len(tables))]
+
+
+def _advise_group(tables: Sequence[ScoreTable], known: Known | None) -> list[Advice]:
+    """Recommends shares for the tables of one task."""
+    same_rows, cosines = run.have_same_rows(tables), run.holds_cosines(tables[0])
+    # Contexts of other rows have sampling errors of their own.
+    is_equal = known is not None and known.shares is None and same_rows
+    is_pooled = np.zeros(len(tables), bool)
+    if len(tables) >= pooled_shares.FEWEST_CONTEXTS and (
+        is_equal or (known is None and not cosines)
     ):
-        alone, bias = (np.asarray(corrected[name].state.bias) for name in (LIKELY, methods[-1]))
-        is_pooled, cosines = not np.array_equal(alone, bias), run.holds_cosines(table)
-        scores, names = table.blocks["test"].log_probs, table.label_names
+        scores, weight = map(jnp.asarray, run.stack_contexts(tables))
+        error = None if known is None else known.error or 0.0
+        pool = run.jit_quickly(pooled_shares.pool_shares)
+        found = pool(scores, weight, same_rows, share_error=error)
+        is_pooled = np.asarray(found.used[: len(tables)]) > 0
+        pooled = tuple(map(float, np.asarray(found.shares)))
+    advice = []
+    for table, is_used in zip(tables, is_pooled, strict=True):
+        rows, gold = table.blocks["test"].log_probs, table.blocks["test"].labels
+        one = advise(
+            rows, table.label_names, known, shares=pooled if is_used else None,
+            contexts=int(is_pooled.sum()) if is_used else 1, same_rows=same_rows,
+            cosines=cosines, is_labeled=int((gold >= 0).sum()) >= FEWEST_LABELED_TO_MEASURE,
+        )  # fmt: skip
         if why := table.context.get(NO_PLACE_BIAS):
             reason = (f"Leave the scores as they are: {why}.",)
-            leave = Recommendation(LEAVE, {}, reason, signals(scores), UNCHANGED, None, {})
-            recommended.append((leave, np.zeros_like(bias)))
-            continue
-        advice = recommend_by_bias(
-            scores, bias, names, pooled=is_pooled, same_rows=same_rows[group], cosines=cosines
-        )
-        recommended.append((advice, bias))
-    return recommended
+            one = Advice(LEAVE, {}, "", reason, one.signals, UNCHANGED, table.label_names)
+        advice.append(one)
+    return advice
 
 
 @usual_jax
@@ -524,42 +648,36 @@ def recommend_together(
     columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
-    draws: int = 200,
-    seed: int = 0,
+    share: str | None = None,
 ) -> Together:
-    """`recommend` for several contexts of one task: prompts, draws of demonstrations, models.
+    """Recommends shares for several contexts of one task: prompts, demonstrations, models.
 
-    All have the same label shares, while their biases differ: three contexts or more tell both
-    apart, and `bc_pooled_shares` is recommended.
+    All contexts have the same label shares and different biases. From three contexts on, the shares
+    are estimated from all of them together (`bc_pooled_shares`).
 
     Args:
         contexts: scores [n, k] in nats of each context, or an array [c, n, k].
-        same_rows: whether row i is the same question in every context (frames of pandas are
-            aligned by index); answers that agree then decide how far the shares are trusted.
-        columns: of a frame that holds more than scores, the names of the labels' columns.
+        same_rows: True if row i is the same question in every context (frames of pandas are
+            aligned by index). The agreement of the contexts then decides how far the shares are
+            trusted.
+        columns: names of the label columns, if a frame has other columns, too.
         label_names: k names for the sentences; by default the columns of the first frame.
-        from_probs: whether scores are probabilities, as in `calibrate`.
-        draws: of contexts and rows, for the interval of the shares. It says how far the shares
-            depend on these contexts and rows; what biases have in common does not show. Of 60
-            simulated tasks of five contexts and 100 rows it held in 97 % with equal shares and in
-            92 % with .7 and .3, where the estimate leans to equal ones.
-        seed: of these draws.
+        from_probs: True if scores are probabilities, see `calibrate`.
+        share: "balanced" or "balanced:12", see `recommend`.
 
     Raises:
-        InputError: no context; contexts of other labels or rows; fewer than two draws; what
-            `calibrate` refuses.
+        InputError: there is no context, contexts differ in labels or rows, or `calibrate` would
+            refuse the scores.
 
     >>> random = np.random.default_rng(0)
     >>> told = 2.0 * np.eye(2)[random.choice(2, 60, p=[0.7, 0.3])] + random.normal(size=(5, 60, 2))
     >>> found = recommend_together(told + random.normal(size=(5, 1, 2)) - 9, label_names=("a", "b"))
-    >>> [advice.method for advice in found.contexts][:2], [*found.shares]
-    (['bc_pooled_shares', 'bc_pooled_shares'], ['a', 'b'])
+    >>> [advice.short for advice in found.contexts][:2], [*found.shares]
+    (['pooled shares', 'pooled shares'], ['a', 'b'])
     """
     sources = list(contexts)
     if not sources:
         raise InputError.at("contexts", "the scores of at least one context", "none")
-    if draws < 2:
-        raise InputError.at("draws", "2 or more", draws)
     columns, tables = names_of(sources[0], columns), list[ScoreTable]()
     names: tuple[str, ...] = ()
     for place, source in enumerate(sources):
@@ -578,22 +696,8 @@ def recommend_together(
             )
         digest = "same" if same_rows else str(place)
         tables.append(ScoreTable({"rows": digest}, names, {"test": make_block(rows)}))
-    advice = [one for one, _ in recommend_tables(tables, ["one task"] * len(tables))]
-    shares = dict[str, Estimate]()
-    if any(one.method == POOLED for one in advice):
-        scores, weight = map(jnp.asarray, run.stack_contexts(tables))
-        pooled = run.jit_quickly(pooled_shares.pool_shares)(scores, weight, same_rows)
-        key = check_key(seed, "seed")
-        drawn = pooled_shares.resampled_shares(scores, weight, same_rows, key, draws=draws)
-        # Draws of few contexts with replacement vary less than these, and their variance is known
-        # from few.
-        count = float(pooled.used.sum())
-        wider = float(stdtrit(count - 1, 0.975)) * np.sqrt(count / (count - 1))
-        reach = wider * np.std(np.asarray(drawn, np.float64), axis=0, ddof=1)
-        # Where the contexts' agreement speaks against the estimate the interval holds both.
-        center, estimate = (np.asarray(of, np.float64) for of in (pooled.shares, pooled.estimate))
-        lowest, highest = np.minimum(center, estimate), np.maximum(center, estimate)
-        ends = np.clip([lowest - reach, highest + reach], 0, 1)
-        for name, *numbers in zip(names, center, *ends, strict=True):
-            shares[name] = Estimate(*map(float, numbers))
-    return Together(tuple(advice), shares)
+    known = None if share is None else know_roughly(share, len(names), names)
+    count = len(tables)
+    advice = recommend_tables(tables, ["one task"] * count, [known] * count)
+    pooled = [one.shares or {} for one in advice if one.source == POOLED]
+    return Together(tuple(advice), pooled[0] if pooled else {})

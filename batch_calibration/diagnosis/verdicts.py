@@ -1,4 +1,4 @@
-"""Contexts as the recommended method corrects them; `reporting/words.py` has the sentences."""
+"""Effects of advice on contexts; `reporting/words.py` has the sentences."""
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batch_calibration.diagnosis.advice import EQUAL, LEAVE, STATED, Advice
 from batch_calibration.diagnosis.diagnose import diagnose_table
-from batch_calibration.diagnosis.diagnosis import Diagnosis
-from batch_calibration.diagnosis.recommend import LIKELY, POOLED
-from batch_calibration.diagnosis.recommendation import Recommendation
+from batch_calibration.diagnosis.diagnosis import AS_ADVISED, Diagnosis
+from batch_calibration.diagnosis.recommend import follow_rows
 from batch_calibration.methods import METHODS, Evidence, correct_context
-from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
+from batch_calibration.metrics import OF_GAIN, Estimate, gain_of, over_rows, over_tasks
 from batch_calibration.scores import ScoreTable
 
 MANY_ROWS = 1_000_000
@@ -28,29 +28,29 @@ class Verdict(NamedTuple):
     Attributes:
         name: what it is called.
         task: the task, whose seeds have the same rows.
-        recommendation: which method, why, and what to expect.
-        diagnosis: of the scores that it corrects.
+        advice: the advice, with its reasons and the gain to expect.
+        diagnosis: the effect of the advised correction.
         gains: [n], of each labeled row right after less right before; None without right labels.
-        balanced: the same of what is recommended if labels are about equally frequent; `gains`
-            where there is one answer.
-        by_bc: [n], the same of BC with equal shares, which need not be recommended.
-        after_bc: [k], the share of the rows for which each label is predicted after BC.
+        balanced: the same for the advice if labels are about equally frequent; `gains` if there is
+            only one answer.
+        by_bc: [n], the same for BC with equal shares, which need not be advised.
+        after_other: [k], the predicted share of each label after the advice of `balanced`.
     """
 
     name: str
     task: str
-    recommendation: Recommendation
+    advice: Advice
     diagnosis: Diagnosis
     gains: np.ndarray | None
     balanced: np.ndarray | None
     by_bc: np.ndarray | None = None
-    after_bc: np.ndarray | None = None
+    after_other: np.ndarray | None = None
 
     @property
     def first_answer(self) -> tuple[str, np.ndarray]:
-        """The method that is named first, and each label's share of its predictions, [k]."""
-        if self.recommendation.if_balanced and self.after_bc is not None:
-            return self.recommendation.if_balanced, self.after_bc
+        """The correction that is named first, and its predicted share of each label, [k]."""
+        if self.advice.if_balanced and self.after_other is not None:
+            return self.advice.balanced.short, self.after_other
         return self.diagnosis.method, self.diagnosis.corrected
 
     @property
@@ -64,45 +64,91 @@ class Verdict(NamedTuple):
         return self.diagnosis.label_names[int(self.diagnosis.preference.argmax())]
 
 
-def follow(
-    table: ScoreTable, recommendation: Recommendation, bias: np.ndarray | None
-) -> np.ndarray:
-    """The test rows as the recommendation corrects them, by its bias [k] where that is known."""
-    if bias is not None and recommendation.method in (LIKELY, POOLED):
-        return np.asarray(table.blocks["test"].log_probs - bias)
+def follow(table: ScoreTable, advice: Advice) -> np.ndarray:
+    """Returns the test rows of a table [n, k], corrected as advised."""
+    rows = table.blocks["test"].log_probs
+    if advice.method == LEAVE:
+        return np.asarray(rows)
     blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
-    method, options = METHODS[recommendation.method], recommendation.options
+    method, options = METHODS[advice.method], advice.options
     return np.asarray(correct_context(method, blocks, options=options).scores)
 
 
-def judge_context(
-    name: str, task: str, recommendation: Recommendation, table: ScoreTable, corrected: np.ndarray
-) -> Verdict:
-    """A context with its recommendation, and what that changes.
+def judge_context(name: str, task: str, advice: Advice, table: ScoreTable) -> Verdict:
+    """Measures the effect of advice on a context.
 
     Args:
-        name: what the context is called.
+        name: the name of the context.
         task: its task.
-        recommendation: what is recommended for the scores.
+        advice: the advice for its scores.
         table: the context, with a block "test".
-        corrected: [n, k], its test rows as the recommendation corrects them.
     """
     scores, labels, *_ = table.blocks["test"]
-    diagnosis = diagnose_table(table, corrected, recommendation.method)
-    after_bc = np.asarray(correct_context(METHODS["bc"], {"test": Evidence(scores)}).scores)
-    shares = np.bincount(after_bc.argmax(axis=-1), minlength=len(table.label_names)) / len(scores)
+    corrected, other = follow(table, advice), follow(table, advice.balanced)
+    diagnosis = diagnose_table(table, corrected, name_of(advice))
+    by_bc = follow_rows(scores, "bc", {})
+    shares = np.bincount(other.argmax(axis=-1), minlength=len(table.label_names)) / len(scores)
     is_labeled = labels >= 0
     if not is_labeled.any():
-        return Verdict(name, task, recommendation, diagnosis, None, None, after_bc=shares)
+        return Verdict(name, task, advice, diagnosis, None, None, after_other=shares)
     gold = labels[is_labeled]
 
-    def hits(rows: np.ndarray) -> np.ndarray:
-        return np.asarray(rows[is_labeled].argmax(axis=-1) == gold, float)
+    def gains(rows: np.ndarray) -> np.ndarray:
+        is_right, was_right = (of[is_labeled].argmax(axis=-1) == gold for of in (rows, scores))
+        return np.asarray(is_right.astype(float) - was_right)
 
-    gains = hits(corrected) - hits(scores)
-    by_bc = hits(after_bc) - hits(scores)
-    balanced = by_bc if recommendation.if_balanced else gains
-    return Verdict(name, task, recommendation, diagnosis, gains, balanced, by_bc, shares)
+    every = gains(corrected), gains(other), gains(by_bc)
+    return Verdict(name, task, advice, diagnosis, *every, shares)
+
+
+def name_of(advice: Advice) -> str:
+    """Returns the name of an advised correction in sentences: "matching equal shares".
+
+    A method without shares keeps its name.
+    """
+    return f"{AS_ADVISED}{advice.short}" if advice.source else advice.method
+
+
+FARTHEST, FARTHEST_ERRORS = 0.12, 3.0
+"""The distance of a share of right labels from a known share that contradicts it: 12 points, and
+three standard errors."""
+
+
+def doubt(table: ScoreTable, advice: Advice) -> Advice:
+    """Adds a sentence to advice if the right labels of the rows speak against it.
+
+    They do so if accuracy falls beyond noise, or if the labels have other shares than those that
+    are known.
+    """
+    scores, labels, *_ = table.blocks["test"]
+    is_labeled, k = labels >= 0, len(table.label_names)
+    if not is_labeled.any() or advice.method == LEAVE:
+        return advice
+    gold, sentences = labels[is_labeled], list[str]()
+    shares = np.bincount(gold, minlength=k) / len(gold)
+    before, after = (
+        of[is_labeled].argmax(axis=-1) == gold for of in (scores, follow(table, advice))
+    )
+    gain = gain_of(before, after)
+    if gain.beyond_noise < 0:
+        sentences.append(
+            f"on the {len(gold):,} right labels of these rows, accuracy falls from "
+            f"{100 * before.mean():.1f} to {100 * after.mean():.1f} %"
+        )
+    if advice.source in (EQUAL, STATED) and advice.shares:
+        known = np.array([*advice.shares.values()])
+        error = np.sqrt(known * (1 - known) / len(gold) + (advice.error or 0.0) ** 2)
+        away = np.abs(shares - known)
+        place = int(away.argmax())
+        if away[place] > max(FARTHEST, FARTHEST_ERRORS * error[place]):
+            sentences.append(
+                f"{table.label_names[place]!r} is right for {100 * shares[place]:.1f} % of "
+                f"{len(gold):,} rows, which contradicts {100 * known[place]:.1f} %"
+            )
+    if not sentences:
+        return advice
+    correction = name_of(advice).removeprefix(AS_ADVISED)
+    return advice._replace(doubt=f"Do not match {correction}: {'; '.join(sentences)}.")
 
 
 def measured_gain(

@@ -281,8 +281,11 @@ def correct_context(
             learned = learned._replace(log_probs=np.maximum(learned.log_probs, least))
     program = _jit(_correct, ("factory", "options"), LOOP_LEVEL if method.looped else 0)
     key = key if method.needs_key else None
+    # Each context may have its own shares, which are no reason to compile another program.
+    shares = settings.pop("target_prior", None)
+    shares = None if shares is None else np.asarray(shares, np.float32)
     pairs = tuple((name, _hashable(setting)) for name, setting in settings.items())
-    found = program(learned, padded, key, factory=method.factory, options=pairs)
+    found = program(learned, padded, key, shares, factory=method.factory, options=pairs)
     corrected = jax.device_get(found)
     return Corrected(corrected.state, corrected.scores[: len(rows)])
 
@@ -298,10 +301,11 @@ def pad_context(
 
 
 def _correct(
-    learned: Evidence, rows: jax.Array, key: Key | None, *,
+    learned: Evidence, rows: jax.Array, key: Key | None, shares: jax.Array | None, *,
     factory: Callable[..., Calibrator], options: OptionPairs,
 ) -> Corrected:  # fmt: skip
-    fit, apply = factory(**dict(options))
+    stated = {} if shares is None else {"target_prior": shares}
+    fit, apply = factory(**dict(options), **stated)
     state = fit(*learned, key=key)
     return Corrected(state, apply(state, rows))
 

@@ -22,7 +22,7 @@ from batch_calibration.calibration.premise_shift import premise_shift
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
 from batch_calibration.calibration.scaling import scaling
-from batch_calibration.calibration.shares import bbse, prior_counted, sld_em
+from batch_calibration.calibration.shares import bbse, prior_counted, prior_moved, sld_em
 from batch_calibration.calibration.shift import (
     log_mean_label_prob,
     log_mean_prob,
@@ -238,6 +238,12 @@ METHODS: dict[str, Method] = {
     ),
     "prior_counted": _labeled(
         probes.BATCH_AND_LABELED, prior_counted, "prior_matching, shares by Laplace's rule",
+        keeps_bias=True
+    ),
+    "prior_moved": _labeled(
+        probes.BATCH_AND_LABELED, prior_moved,
+        "prior_matching, shares moved by labels as James and Stein 1961 shrink a mean; this "
+        "project",
         keeps_bias=True
     ),
     "bbse": _labeled(

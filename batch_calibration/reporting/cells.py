@@ -352,10 +352,10 @@ def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
     header = OVERVIEW.split()
     rows: Cells = [header]
     for verdict in sorted(verdicts, key=effect):
-        diagnosis, expected = verdict.diagnosis, verdict.recommendation.expected.gain
+        diagnosis, expected = verdict.diagnosis, verdict.advice.expected.gain
         cells = context_cells(verdict.name, diagnosis)
         cells["nats"] = size_cell(diagnosis, error=True)
-        cells["recommended"] = verdict.recommendation.short
+        cells["recommended"] = verdict.advice.short
         cells["expected"] = estimate_cell(expected) if expected else ""
         cells["gain"] = gain_cell(diagnosis.gain) if diagnosis.gain else ""
         rows.append([cells[column] for column in header])

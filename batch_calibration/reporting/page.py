@@ -359,7 +359,7 @@ def context_html(context: Verdict, name: str, *, is_full: bool) -> str:
     """The context's line, and its sentences, and with `is_full` reasons and a table of labels."""
     sentences, table = context.diagnosis.sentences(), ""
     if is_full:
-        sentences += context.recommendation.reason
+        sentences += context.advice.reason
         labels, *_ = context_tables(context)
         table = table_html(labels._replace(slug=f"{name}-labels"))
     content = f"<p>{escape(' '.join(sentences))}</p>\n{table}"

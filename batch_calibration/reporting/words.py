@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from batch_calibration.diagnosis.advice import LEAVE, MANY_NAMES, Advice
 from batch_calibration.diagnosis.diagnosis import factor, preference_unit
-from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
-from batch_calibration.diagnosis.share_ranges import NEAR_EQUAL
 from batch_calibration.diagnosis.verdicts import (
     IF_BALANCED,
     RECOMMENDED,
@@ -111,37 +110,42 @@ def _effects(verdicts: Sequence[Verdict]) -> str:
 
 
 def _advice(verdicts: Sequence[Verdict]) -> str:
-    """The commands; an answer that loses accuracy beyond noise is not to be followed."""
-    source = "scores" if len(verdicts) == 1 else "contexts"
-    keys = [keys_of(verdict.recommendation) for verdict in verdicts]
-    likely = f"`{call('recommend', source, {})}`, a method for each context"
-    if all(of_context == keys[0] for of_context in keys):
-        likely = f"`{call('calibrate', source, keys[0])}`" if keys[0] else LEAVE_THEM
-    actions = [f"`{call('calibrate', source, {'method': 'bc'})}`", likely]
+    """Returns the commands; an answer that loses accuracy beyond noise is not to be followed."""
+    source, actions = "scores" if len(verdicts) == 1 else "contexts", list[str]()
     answers = [*_answers(verdicts).values()]
-    for place, gains_of in zip((-2, -1), [*answers, *answers][-2:], strict=True):
+    for gains_of in answers:
+        keys = [keys_of(_answer(verdict, gains_of)) for verdict in verdicts]
+        action = f"`{call('recommend', source, {})}`, which advises on each context"
+        if all(of_context == keys[0] for of_context in keys) and keys[0] is not None:
+            action = f"`{call('calibrate', source, keys[0])}`" if keys[0] else LEAVE_THEM
         gain = measured_gain(verdicts, gains_of)
         if gain is not None and gain.beyond_noise < 0:
-            actions[place] = f"{LEAVE_THEM}, as accuracy falls beyond noise"
-    if len(answers) == 1 or actions[0] == actions[1]:
-        return f"Do: {actions[1]}."
-    near = f"labels are about equally frequent (within {100 * NEAR_EQUAL:.0f} points)"
-    return f"Do: {actions[0]} if {near}; if you do not know, {actions[1]}."
+            action = f"{LEAVE_THEM}, as accuracy falls beyond noise"
+        actions.append(action)
+    if len({*actions}) == 1:
+        return f"Do: {actions[0]}."
+    return f"Do: {actions[0]} if labels are about equally frequent; if not known, {actions[1]}."
 
 
-def keys_of(recommendation: Recommendation) -> dict[str, object]:
-    """The keys by which `calibrate` follows a recommendation; none where scores are left alone."""
-    if recommendation.method == LEAVE:
+def keys_of(advice: Advice) -> dict[str, object] | None:
+    """Returns the keys with which `calibrate` follows advice; none if the scores are left.
+
+    Shares are rounded. None: the advice has too many shares for a command.
+    """
+    if advice.method == LEAVE:
         return {}
-    keys: dict[str, object] = {"method": recommendation.method}
-    prior, strength = map(recommendation.options.get, ("target_prior", "strength"))
-    if isinstance(prior, tuple):
-        keys["target_prior"] = tuple(float(f"{share:.3g}") for share in prior)
-    if strength is not None:
-        keys["strength"] = float(f"{strength:g}")
-    if METHODS[recommendation.method].probe.labels:
+    keys: dict[str, object] = {"method": advice.method, **advice.options}
+    if METHODS[advice.method].probe.labels:
         keys["labeled"] = "LABELED"
+    if isinstance(shares := keys.get("target_prior"), tuple):
+        if len(shares) > MANY_NAMES:
+            return None
+        keys["target_prior"] = tuple(round(share, 4) for share in shares)
     return keys
+
+
+def _answer(verdict: Verdict, gains_of: Callable[[Verdict], np.ndarray | None]) -> Advice:
+    return verdict.advice.balanced if gains_of is IF_BALANCED else verdict.advice
 
 
 def _effect(verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarray | None]) -> str:
@@ -210,20 +214,20 @@ def _bias(verdicts: Sequence[Verdict]) -> str:
 
 def _recommended(verdicts: Sequence[Verdict]) -> str:
     if len(verdicts) == 1:
-        return verdicts[0].recommendation.reason[0]
-    advice = [verdict.recommendation for verdict in verdicts]
+        return verdicts[0].advice.reason[0]
+    advice = [verdict.advice for verdict in verdicts]
     return f"{count_recommended(advice)} of {len(verdicts):,} contexts."
 
 
-def count_recommended(advice: Iterable[Recommendation]) -> str:
-    """Counts of each recommended correction: "bc_empirical_bayes in 3; leave it in 1"."""
+def count_recommended(advice: Iterable[Advice]) -> str:
+    """Counts each recommended correction: "estimated shares in 3; leave it in 1"."""
     counts = Counter(one.short for one in advice).most_common()
     return "; ".join(f"{name} in {count:,}" for name, count in counts)
 
 
 def _expected(verdicts: Sequence[Verdict]) -> Estimate | None:
     """The mean of what is expected of each context, and of the ends of their intervals."""
-    gains = [verdict.recommendation.expected.gain for verdict in verdicts]
+    gains = [verdict.advice.expected.gain for verdict in verdicts]
     known = [gain for gain in gains if gain is not None]
     return Estimate(*np.mean(known, axis=0).tolist()) if known else None
 
@@ -233,7 +237,7 @@ def _expected_sentence(verdicts: Sequence[Verdict]) -> str:
     # Where all scores are left nothing is expected.
     if expected is None or expected == Estimate(0.0, 0.0, 0.0):
         return ""
-    average, first = "", verdicts[0].recommendation.expected
+    average, first = "", verdicts[0].advice.expected
     risk, source = first.risk_in_words, first.source
     if len(verdicts) > 1:
         risk, average = "", " in a context, on average"
@@ -253,12 +257,13 @@ def _measured(verdicts: Sequence[Verdict]) -> str:
 
 
 def _answers(verdicts: Sequence[Verdict]) -> dict[str, Callable[[Verdict], np.ndarray | None]]:
-    """What is recommended, by name, and where its gains are: bc first where there are two."""
-    names = {verdict.recommendation.short for verdict in verdicts}
+    """Maps the name of each answer to its gains; equal shares are first if there are two."""
+    names = {verdict.advice.short for verdict in verdicts}
     name = names.pop() if len(names) == 1 else "the recommendations"
-    if not any(verdict.recommendation.if_balanced for verdict in verdicts):
+    if not any(verdict.advice.if_balanced for verdict in verdicts):
         return {name: RECOMMENDED}
-    return {"bc": IF_BALANCED, name: RECOMMENDED}
+    first = {verdict.advice.balanced.short for verdict in verdicts}
+    return {first.pop() if len(first) == 1 else "if balanced": IF_BALANCED, name: RECOMMENDED}
 
 
 def _safety(verdicts: Sequence[Verdict]) -> str:

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from batch_calibration.diagnosis.recommend import LIKELY, POOLED, likely_bias, recommend_by_bias
-from batch_calibration.diagnosis.share_ranges import BY_DESIGN
-from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context
+from batch_calibration.calibration.pooled_shares import FEWEST_CONTEXTS
+from batch_calibration.diagnosis.known_shares import BY_DESIGN, Known, know_shares
+from batch_calibration.diagnosis.recommend import LIKELY, TOGETHER, advise, implied_shares
+from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.files import csv_text, file_name, write_whole
 from batch_calibration.methods.options import counted_shares
 from batch_calibration.methods.run import holds_cosines
@@ -194,9 +195,9 @@ def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
 
 
 def judge_record(record: Record, table: ScoreTable) -> Verdict:
-    """The verdict on a record's scores, by the bias that the method found in them.
+    """Judges the scores of a record, with the shares that its methods found.
 
-    Where it ran with options, or did not, the bias is learned, of the context alone.
+    If the methods did not run, or ran with options, the shares are estimated from the context.
     """
     context = record.context
     scores = record.scores_of(table)
@@ -204,27 +205,28 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
         blocks={**table.blocks, "test": table.blocks["test"]._replace(log_probs=scores)}
     )
     name = frame.context_title(context.task, context.seed)
-    shares, share, task = None, None, TASKS.get(context.task)
+    known: Known | None = None
+    task = TASKS.get(context.task)
     if any(found.options.get("target_prior") == "train" for found in record.methods.values()):
-        shares = counted_shares(table.context[TRAIN_LABELS])
-    # Tables of earlier versions do not say it themselves.
-    elif table.context.get(BALANCED) is True or (task is not None and task.balanced):
-        share = BY_DESIGN
-    results = [record.methods.get(name) for name in (LIKELY, POOLED)]
+        known = know_shares(counted_shares(table.context[TRAIN_LABELS]))
+    # Tables of earlier versions do not contain it.
+    elif table.context.get(BALANCED) is True or (task and task.is_balanced_in(context.data)):
+        known = BY_DESIGN
+    results = [record.methods.get(name) for name in (LIKELY, TOGETHER)]
     are_usual = not any(result.options for result in results if result)
     alone, pooled = ((are_usual and result and result.bias) or None for result in results)
-    # Contexts that have nothing to pool are corrected each by itself.
+    # Contexts of a task with fewer than three are corrected separately.
     is_pooled = pooled is not None and pooled != alone
-    known, bias = pooled if is_pooled else alone, None
-    if known is not None:
-        bias = np.asarray(known, np.float32)
-    elif shares is None and share is None:
-        bias = likely_bias(scores)
-    advice = recommend_by_bias(
-        scores, bias, table.label_names, shares, share, pooled=is_pooled,
-        # It is skipped where contexts are not known to have the same rows.
+    bias, shares = pooled if is_pooled else alone, None
+    if bias is not None and known is None:
+        shares = implied_shares(scores, np.asarray(bias, np.float32))
+    contexts = FEWEST_CONTEXTS if is_pooled else 1
+    advice = advise(
+        scores, table.label_names, known, shares=shares, contexts=contexts,
+        # It is skipped if the contexts are not known to have the same rows.
         same_rows="ensemble" in record.methods, cosines=holds_cosines(table),
+        is_labeled=bool((table.blocks["test"].labels >= 0).any()),
     )  # fmt: skip
-    verdict = judge_context(name, context.task, advice, table, follow(table, advice, bias))
-    # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
+    verdict = judge_context(name, context.task, advice, table)
+    # A study's scores are no losses, and flipped demonstrations turn the answers round.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))

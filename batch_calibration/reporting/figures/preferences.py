@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batch_calibration.arrays.numbers import usual_jax
-from batch_calibration.diagnosis import Comparison, Diagnosis, Recommendation
+from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
 from batch_calibration.errors import InputError
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import palette
@@ -117,11 +117,11 @@ def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
 
 
 @usual_jax
-def plot(result: Diagnosis | Recommendation | Comparison, title: str = "scores") -> Figure:
+def plot(result: Diagnosis | Advice | Comparison, title: str = "scores") -> Figure:
     """The figure of what `diagnose`, `recommend` or `compare` returned, by matplotlib.
 
     Of a diagnosis it is the preference for each label with ± 2 standard errors, and the shares of
-    labels before and after; of a recommendation the accuracy of each method that was measured,
+    labels before and after; of advice the accuracy of each method that was measured,
     without labels the gain to expect; of a comparison the gain of each method over ICL. Intervals
     are at 95 %. The figure is matplotlib's: `plot(found).savefig("found.png")`. A notebook shows it
     once, and pyplot does not keep it.
@@ -131,7 +131,7 @@ def plot(result: Diagnosis | Recommendation | Comparison, title: str = "scores")
         title: what the scores are called.
 
     Raises:
-        InputError: another object; a recommendation of which no gain is known; a comparison
+        InputError: another object; advice without a known gain; a comparison
             without ICL.
 
     >>> from batch_calibration import diagnose
@@ -152,7 +152,7 @@ def _draw(result: object, title: str) -> Drawn:
                 "plot", "icl and another method", ", ".join(row.method for row in result.results)
             )
         return _draw_gains(gains, f"Gain over icl: {title}, {result.rows:,} labeled rows")
-    if isinstance(result, Recommendation):
+    if isinstance(result, Advice):
         if result.measured:
             return intervals.draw_estimates(
                 {title: result.measured}, "Each judged on held-out rows"

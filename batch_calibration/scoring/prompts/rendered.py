@@ -137,7 +137,7 @@ def specify(
         context["served"] = served
     if max(form_counts) > 1:
         context["forms"] = list(form_counts)
-    if task.balanced:
+    if task.is_balanced_in(cell.data.data):
         context[BALANCED] = True
     return context | {key: optional[key] for key in optional if optional[key]}
 

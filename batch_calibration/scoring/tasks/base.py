@@ -50,8 +50,7 @@ class Task(NamedTuple):
         options: fields with the options of a multiple-choice question, in label order, if the label
             words are their names ("A", "1") and not their contents.
         objective: the kind of task in Table 4 of Zhou et al. 2024; empty for other tasks.
-        balanced: whether the data set's authors gave each label about equally many rows, so that
-            BC's assumption about its labels holds.
+        balanced: True if the data set's authors gave each label about equally many rows.
 
     An image task has no prompts. `text_task` and `image_task` set the defaults.
     """
@@ -81,6 +80,10 @@ class Task(NamedTuple):
     options: tuple[str, ...] = ()
     objective: str = ""
     balanced: bool = False
+
+    def is_balanced_in(self, data: str) -> bool:
+        """Checks whether labels are about equally frequent; embedded images are drawn so."""
+        return self.balanced or (self.is_image and data == "mini")
 
     @property
     def is_image(self) -> bool:

@@ -1,0 +1,397 @@
+"""Advice: shares of labels and their error, the gain to expect, and files that keep it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.special import betainc
+
+from batch_calibration.api import calibrate
+from batch_calibration.arrays.frames import is_frame
+from batch_calibration.diagnosis.forms import ends, paragraphs_html, to_frame
+from batch_calibration.errors import InputError, answering, shown
+from batch_calibration.files import write_whole
+from batch_calibration.metrics import Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Expected(NamedTuple):
+    """The gain and the risk to expect of advice.
+
+    Attributes:
+        gain: the expected change of accuracy with a 95 % interval, in shares of the rows; None
+            where it is not known.
+        risk: how likely accuracy falls, from 0 to 1; NaN where it is not known, as without labels:
+            a risk by like contexts was .06 to .47 and came to .21 to .50 on other sources.
+        source: where both come from, in words.
+    """
+
+    gain: Estimate | None
+    risk: float
+    source: str
+
+    @property
+    def risk_in_words(self) -> str:
+        """The risk as the end of a sentence, or ""."""
+        if np.isnan(self.risk):
+            return ""
+        return f", with a risk of {100 * self.risk:.0f} % that it falls"
+
+    def sentence(self) -> str:
+        """Describes the expected gain and the risk; "" if no gain is expected."""
+        if self.gain is None or self.gain == (0.0, 0.0, 0.0):
+            return ""
+        mean, low, high = (100 * number for number in self.gain)
+        return (
+            f"Expected: {mean:+.1f} points of accuracy "
+            f"[{low:+.1f}, {high:+.1f}]{self.risk_in_words} ({self.source})."
+        )
+
+
+UNCHANGED = Expected(Estimate(0.0, 0.0, 0.0), 0.0, "nothing is changed")
+UNKNOWN = Expected(None, np.nan, "not known")
+
+
+class Range(NamedTuple):
+    """Contexts of real models with a promised gain up to some number.
+
+    Attributes:
+        most: the largest promised gain of the range, in points.
+        contexts: how many there are.
+        gain: the mean gain in accuracy, each source weighing alike, in points.
+        low: the 2.5 % quantile of the gains, in points.
+        high: the 97.5 % quantile.
+        fell: the share of contexts in which accuracy fell.
+    """
+
+    most: float
+    contexts: int
+    gain: float
+    low: float
+    high: float
+    fell: float
+
+
+EQUAL, STATED, ESTIMATED, POOLED, LABELED = "equal", "stated", "estimated", "pooled", "labeled"
+"""Sources of shares: known to be about equal, known otherwise, estimated from one context or from
+several, and measured on labeled rows."""
+
+RANGES: dict[str, tuple[Range, ...]] = {
+    ESTIMATED: (
+        Range(0.3, 232, 0.0, -2.4, 2.5, 0.47),
+        Range(1, 258, 0.8, -5.7, 6.5, 0.31),
+        Range(3, 383, 3.4, -7.1, 11.6, 0.26),
+        Range(6, 301, 6.6, -8.0, 20.9, 0.17),
+        Range(np.inf, 338, 14.9, -5.0, 36.9, 0.06),
+    ),
+    STATED: (
+        Range(0.3, 102, 0.2, -1.8, 3.5, 0.31),
+        Range(1, 157, 0.4, -3.1, 3.5, 0.32),
+        Range(3, 295, 2.2, -4.2, 9.2, 0.17),
+        Range(6, 331, 5.2, -3.6, 14.0, 0.08),
+        Range(np.inf, 1191, 17.7, -0.7, 44.1, 0.03),
+    ),
+}
+"""Source of the shares -> gains in the study configs/evidence_recommend.py
+(evidence_experience.csv)."""
+
+
+def promised_gain(before: np.ndarray, after: np.ndarray) -> float:
+    """Computes the gain in accuracy if the corrected scores are right log-probabilities, in points.
+
+    This is the mean over rows of the largest probability after the correction, less the probability
+    of the label that was largest before. It is never below 0, and a signal rather than a forecast.
+
+    Args:
+        before: [n, k], scores in nats.
+        after: [n, k], corrected.
+
+    >>> round(promised_gain(np.log([[0.6, 0.4]]), np.log([[0.25, 0.75]])), 1)
+    50.0
+    """
+    raised = np.exp(after - after.max(axis=-1, keepdims=True))
+    probs = raised / raised.sum(axis=-1, keepdims=True)
+    at_first = probs[np.arange(len(probs)), before.argmax(axis=-1)]
+    return float(100 * (probs.max(axis=-1) - at_first).mean())
+
+
+def expect(before: np.ndarray, after: np.ndarray, source: str) -> Expected:
+    """Estimates the gain of a correction from its gains on contexts with similar scores.
+
+    Args:
+        before: [n, k], scores in nats.
+        after: [n, k], corrected.
+        source: of the shares; the gain is unknown if `RANGES` lacks it.
+    """
+    if source not in RANGES:
+        return UNKNOWN
+    promised = promised_gain(np.asarray(before, np.float64), np.asarray(after, np.float64))
+    _, contexts, mean, low, high, _ = find_range(RANGES[source], promised)
+    similar = f"{contexts:,} contexts of real models with similar scores"
+    return Expected(Estimate(mean / 100, low / 100, high / 100), np.nan, similar)
+
+
+def find_range(ranges: Sequence[Range], promised: float) -> Range:
+    """Finds the range of a promised gain, in points."""
+    return next((range_ for range_ in ranges if promised <= range_.most), ranges[-1])
+
+
+def expect_from_rows(gain: Estimate, before: np.ndarray, after: np.ndarray) -> Expected:
+    """Estimates the gain from labeled rows.
+
+    The risk is the probability below one half of the Beta distribution with the parameters won + 1
+    and lost + 1, where won and lost are the numbers of rows that turn right and wrong.
+
+    Args:
+        gain: measured on the rows.
+        before: [m], True for rows that are right without a correction.
+        after: [m], True for rows that are right after it.
+    """
+    won, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    risk = float(betainc(won + 1, lost + 1, 0.5))
+    return Expected(gain, risk, f"{len(before):,} labeled rows, cross-validated")
+
+
+LEAVE, MATCH = "icl", "prior_matching"
+"""The methods of advice: to leave the scores as they are, and to match shares."""
+MANY_NAMES = 5
+"""The largest number of shares in a sentence."""
+Options = dict[str, float | tuple[float, ...]]
+ScoresT = TypeVar("ScoresT")
+
+
+class Signals(NamedTuple):
+    """Measures of unlabeled scores.
+
+    Attributes:
+        rows: n.
+        preference: the largest mean score of a label less the least, in nats.
+        error: its standard error, in nats.
+        information: the information of a row's scores on its label after BC, in nats.
+    """
+
+    rows: int
+    preference: float
+    error: float
+    information: float
+
+
+class Advice(NamedTuple):
+    """Shares of the labels, their error, the reasons, and the gain to expect.
+
+    `advice.apply(scores)` and `calibrate(scores, advice.method, **advice.options)` give the same
+    scores in every interface, and so does the file that `save_advice` writes.
+
+    Attributes:
+        method: "prior_matching", which matches the shares; "icl" leaves the scores as they are.
+            Labeled rows may choose another method.
+        options: target_prior, the shares (equal ones without it), and share_error.
+        source: of the shares, see `EQUAL` to `LABELED`; "" without shares.
+        reason: sentences; the first is the advice.
+        signals: measures of the unlabeled scores.
+        expected: the gain in accuracy with a 95 % interval, and the risk of a loss.
+        label_names: k names.
+        accuracy: with labels, the accuracy of the advice on rows that did not choose it; else None.
+        measured: method -> accuracy on the labeled rows, cross-validated; empty without labels.
+            The best of many methods is flattered by luck, which `accuracy` is not.
+        if_balanced: the method and options for labels that are about equally frequent, if others
+            are better for these; else None.
+        doubt: a sentence if known right labels speak against the advice, else "".
+        by_labels: the advice with the right labels of the rows themselves, if they are known.
+    """
+
+    method: str
+    options: Options
+    source: str
+    reason: tuple[str, ...]
+    signals: Signals
+    expected: Expected
+    label_names: tuple[str, ...]
+    accuracy: Estimate | None = None
+    measured: Mapping[str, Estimate] = {}
+    if_balanced: tuple[str, Options] | None = None
+    doubt: str = ""
+    by_labels: Advice | None = None
+
+    @property
+    def shares(self) -> dict[str, float] | None:
+        """Label -> its share; None if no shares are matched."""
+        if not self.source:
+            return None
+        k = len(self.label_names)
+        matched = self.options.get("target_prior", (1 / k,) * k)
+        return dict(zip(self.label_names, matched, strict=True))  # type: ignore[arg-type]
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of each share beside the sampling error of the rows, None if exact."""
+        return self.options.get("share_error")  # type: ignore[return-value]
+
+    @property
+    def short(self) -> str:
+        """A name for tables: "leave it", "equal shares", "pooled shares", or the method."""
+        if self.method == LEAVE:
+            return "leave it"
+        near = "nearly " if self.source == EQUAL and self.error else ""
+        return f"{near}{self.source} shares" if self.source else self.method
+
+    @property
+    def balanced(self) -> Advice:
+        """The advice for labels that are about equally frequent."""
+        if self.if_balanced is None:
+            return self
+        method, options = self.if_balanced
+        return self._replace(method=method, options=options, source=EQUAL, if_balanced=None)
+
+    def apply(self, scores: ScoresT, **arguments: object) -> ScoresT:
+        """Returns the scores [..., n, k] corrected as advised.
+
+        Args:
+            scores: in nats, in a form that `calibrate` accepts.
+            **arguments: other arguments of `calibrate`, such as columns; a method that labeled
+                rows chose may need labeled and labels.
+        """
+        options: dict[str, object] = {**self.options}
+        if "target_prior" in options and is_frame(scores):
+            options["target_prior"] = self.shares  # by name
+        return calibrate(scores, self.method, **options, **arguments)  # type: ignore[call-overload,no-any-return]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Returns a frame with a row for each method that labeled rows measured.
+
+        Its columns: whether the method is advised, the accuracy on the labeled rows with the ends
+        of its 95 % interval (NaN without labels), and for the advice the gain to expect with the
+        ends of its interval and the risk of a loss.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        measured, chosen = dict(self.measured), self.short
+        if self.accuracy is not None:
+            measured[chosen] = self.accuracy  # on rows that did not choose it
+        rows = []
+        for name in dict.fromkeys([chosen, *measured]):
+            gain, risk = self.expected[:2] if name == chosen else (None, np.nan)
+            row = {"method": name, "recommended": name == chosen}
+            row |= ends("accuracy", measured.get(name)) | ends("gain", gain)
+            rows.append(row | {"risk": risk})
+        return to_frame(rows, "method")
+
+    def __repr__(self) -> str:
+        return f"Advice({self.short}, expected gain {self.expected.gain}: print it)"
+
+    def __str__(self) -> str:
+        return "\n".join(self.reason)
+
+    def _repr_html_(self) -> str:
+        return paragraphs_html(self.reason)
+
+
+def list_shares(shares: Mapping[str, float]) -> str:
+    """Lists shares in percent; the largest ones, if there are many labels.
+
+    >>> list_shares({"no": 0.8, "yes": 0.2})
+    'no 80 %, yes 20 %'
+    """
+    largest = sorted(shares, key=lambda name: -shares[name])[: MANY_NAMES - 2]
+    names = [*shares] if len(shares) <= MANY_NAMES else largest
+    texts = [f"{name} {100 * shares[name]:.3g} %" for name in names]
+    return ", ".join(texts) + f" and {len(shares) - len(names)} others" * (len(names) < len(shares))
+
+
+def save_advice(path: str | Path, advice: Mapping[str, Advice]) -> None:
+    """Writes advice to a JSON file that every interface reads.
+
+    Args:
+        path: the file.
+        advice: name of a context -> its advice.
+    """
+    contexts = []
+    for name, one in advice.items():
+        options = dict[str, object](one.options)
+        if "target_prior" in options:
+            options["target_prior"] = one.shares
+        facts = {"context": name, "labels": one.label_names, "method": one.method}
+        contexts.append(facts | {"options": options, "source": one.source, "reason": one.reason})
+    text = json.dumps({"advice": contexts}, indent=1, ensure_ascii=False)
+    write_whole(Path(path), f"{text}\n".encode())
+
+
+def load_advice(
+    source: str | Path | Advice, labels: Sequence[object] = (), *, k: int = 0, context: str = ""
+) -> tuple[str, Options]:
+    """Returns the method and the options of advice, for labels in the order of their columns.
+
+    Args:
+        source: a file of `save_advice`, or advice itself.
+        labels: names of the labels; without names the file's order of labels counts.
+        k: the number of labels, if they have no names.
+        context: name of the context; if the file lacks it, all its contexts must advise the same.
+
+    Raises:
+        InputError: the file cannot be read, advises on other labels, or differs between contexts.
+
+    >>> import tempfile
+    >>> seen = Signals(9, 0.0, 0.0, 0.0)
+    >>> advice = Advice("icl", {}, "", ("leave it",), seen, UNKNOWN, ("a", "b"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_advice(f"{folder}/a.json", {"one": advice})
+    ...     print(load_advice(f"{folder}/a.json", ("b", "a")))
+    ('icl', {})
+    """
+    where, names = "advice", [*map(str, labels)]
+    if isinstance(source, Advice):
+        contexts = [_Saved("", source.label_names, source.method, source.options)]
+    else:
+        where = str(source)
+        with answering((OSError, ValueError, KeyError, TypeError), where, EXPECTED, WRITE_IT):
+            saved = json.loads(Path(source).read_text(encoding="utf-8"))["advice"]
+            contexts = [*map(_read_context, saved)]
+    fitting = [one for one in contexts if sorted(one.labels) == sorted(names)]
+    if not names:
+        fitting = [one for one in contexts if len(one.labels) == k]
+    if not fitting:
+        wanted = f"advice on the labels {shown(names)}" if names else f"advice on {k} labels"
+        got = "; ".join(dict.fromkeys(shown(one.labels) for one in contexts))
+        raise InputError.at(where, wanted, f"advice on {got or 'none'}", WRITE_IT)
+    own = [one for one in fitting if one.context == context] or fitting
+    chosen = [one.in_order(names) for one in own]
+    if any(other != chosen[0] for other in chosen):
+        listed = shown([one.context for one in own])
+        expected, got = "the same advice for all contexts", f"different advice for {listed}"
+        raise InputError.at(where, expected, got, "keep the advice of one context in the file")
+    return chosen[0]
+
+
+EXPECTED = "the JSON file that recommend writes with --output"
+WRITE_IT = "run recommend on scores of these labels with --output=FILE"
+
+
+class _Saved(NamedTuple):
+    """A context's advice as files keep it; the shares are in the order of the labels."""
+
+    context: str
+    labels: tuple[str, ...]
+    method: str
+    options: Options
+
+    def in_order(self, names: Sequence[str]) -> tuple[str, Options]:
+        """Returns the method and the options, with the shares in the order of the names."""
+        options, shares = dict(self.options), self.options.get("target_prior")
+        if isinstance(shares, tuple) and names:
+            options["target_prior"] = tuple(shares[self.labels.index(name)] for name in names)
+        return self.method, options
+
+
+def _read_context(saved: Mapping[str, Any]) -> _Saved:
+    labels, options = tuple(map(str, saved["labels"])), dict(saved["options"])
+    if "target_prior" in options:
+        shares = options["target_prior"]
+        options["target_prior"] = tuple(float(shares[name]) for name in labels)
+    return _Saved(str(saved["context"]), labels, str(saved["method"]), options)

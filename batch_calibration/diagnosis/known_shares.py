@@ -1,0 +1,142 @@
+"""Shares of labels that a user or a task states, and their error."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.arrays.alignment import in_label_order
+from batch_calibration.errors import InputError, shown
+
+BALANCED = "balanced"
+ROUNDING = 1e-6
+Ranges = Sequence[float] | Sequence[Sequence[float]] | Mapping[Hashable, Sequence[float]]
+Share = str | Ranges | np.ndarray
+"""`BALANCED`, also with points, "balanced:12"; the range of the first of two labels; ranges [k, 2]
+or label -> its range."""
+
+
+class Known(NamedTuple):
+    """Shares that are known before any score is read.
+
+    Attributes:
+        why: who states them, as the end of a sentence.
+        shares: [k]; None for equal shares.
+        error: the standard error of each share beside the sampling error of the rows; None if the
+            rows have exactly these shares.
+    """
+
+    why: str
+    shares: tuple[float, ...] | None = None
+    error: float | None = 0.0
+
+    @property
+    def options(self) -> dict[str, float | tuple[float, ...]]:
+        """The options of `prior_matching`."""
+        options = {"target_prior": self.shares, "share_error": self.error}
+        return {name: option for name, option in options.items() if option is not None}
+
+
+STATED = "you stated that labels are about equally frequent"
+BY_DESIGN = Known("the task's data set is balanced by design")
+
+
+def know_shares(shares: Sequence[float]) -> Known:
+    """Returns stated shares; equal ones leave the sampling error of the rows.
+
+    >>> know_shares((0.8, 0.2)).options, know_shares((0.5, 0.5)).options
+    ({'target_prior': (0.8, 0.2)}, {'share_error': 0.0})
+    """
+    if np.ptp(shares) < ROUNDING:
+        return Known(STATED)
+    return Known("you stated these shares", tuple(map(float, shares)), None)
+
+
+def know_roughly(
+    share: Share, k: int, names: Sequence[Hashable] | None = None, where: str = "share"
+) -> Known:
+    """Returns shares that are about equal or lie within ranges.
+
+    Args:
+        share: as a user gives it.
+        k: the number of labels.
+        names: of the labels, for ranges by name.
+        where: the beginning of errors.
+
+    Raises:
+        InputError: points that are not between 0 and 100; ranges that are out of order, beyond 0
+            to 1, or hold no shares that sum to 1.
+
+    >>> know_roughly("balanced:12", 2).options
+    {'share_error': 0.12}
+    >>> known = know_roughly((0.2, 0.4), 2)
+    >>> known.shares, round(known.error, 3)
+    ((0.3, 0.7), 0.058)
+    """
+    word, _, points = share.partition(":") if isinstance(share, str) else ("", "", "")
+    if word == BALANCED:
+        with suppress(ValueError):
+            if 0 <= (error := float(points or 0) / 100) <= 1:
+                return Known(STATED, error=error)
+    ranges = read_ranges(share, k, names, where)
+    middle = middle_shares(ranges)
+    # The standard deviation of a uniform distribution over the range.
+    error = float(np.sqrt((np.ptp(ranges, axis=1) ** 2).mean() / 12))
+    equal = np.abs(middle - 1 / k).max() < ROUNDING
+    why = "you stated ranges of the shares"
+    return Known(why, None if equal else tuple(np.round(middle, 9).tolist()), error)
+
+
+def read_ranges(
+    share: Share, k: int, names: Sequence[Hashable] | None = None, where: str = "share"
+) -> np.ndarray:
+    """Reads ranges of shares [k, 2] and narrows them to shares that sum to 1.
+
+    Args:
+        share: as a user gives it.
+        k: the number of labels.
+        names: of the labels, for ranges by name.
+        where: the beginning of errors.
+
+    Raises:
+        InputError: ranges that are out of order, beyond 0 to 1, or hold no shares that sum to 1.
+
+    >>> read_ranges((0.25, 0.75), 2).tolist()
+    [[0.25, 0.75], [0.25, 0.75]]
+    >>> read_ranges([(0.5, 1), (0.25, 1), (0, 1)], 3).tolist()
+    [[0.5, 0.75], [0.25, 0.5], [0.0, 0.25]]
+    """
+    given = in_label_order(share, names, where, k, absent=None)
+    with suppress(ValueError, TypeError):  # other than numbers is refused below
+        ranges = np.asarray(given, np.float64)
+        if k == 2 and ranges.shape == (2,):
+            ranges = np.stack([ranges, 1 - ranges[::-1]])
+        if ranges.shape == (k, 2) and _hold_shares(low := ranges[:, 0], high := ranges[:, 1]):
+            most, least = 1 - (low.sum() - low), 1 - (high.sum() - high)
+            return np.stack([np.maximum(low, least), np.minimum(high, most)], axis=1)
+    first = "a range of the first label, " if k == 2 else ""
+    raise InputError.at(
+        where,
+        f"{BALANCED!r} or 'balanced:12' (points), {first}or a range for each of {k} labels: within "
+        "0 to 1, its lower end first, and the ranges hold shares that sum to 1",
+        shown(share),
+        "correct it",
+    )
+
+
+def _hold_shares(low: np.ndarray, high: np.ndarray) -> bool:
+    # NaN fails each comparison.
+    in_order = bool(((low >= 0) & (low <= high) & (high <= 1)).all())
+    return in_order and low.sum() <= 1 + ROUNDING and high.sum() >= 1 - ROUNDING
+
+
+def middle_shares(ranges: np.ndarray) -> np.ndarray:
+    """Computes shares [k] that sum to 1, each at the same part of its range.
+
+    >>> middle_shares(np.array([[0.5, 0.75], [0.25, 0.5], [0.0, 0.25]])).round(3).tolist()
+    [0.583, 0.333, 0.083]
+    """
+    low, width = ranges[:, 0], np.ptp(ranges, axis=1)
+    part = (1 - low.sum()) / width.sum() if width.sum() > ROUNDING else 0.5
+    return np.asarray(low + part * width)
