@@ -25,7 +25,7 @@ ARROWS = {
     "scores": "errors files arrays",
     "methods": "errors typing arrays calibration scores",
     "api": "errors typing arrays calibration methods scores",
-    "diagnosis": "errors typing arrays calibration methods metrics scores api",
+    "diagnosis": "errors typing files arrays calibration methods metrics scores api",
     "layer": "errors typing arrays calibration",
     "estimator": "errors arrays calibration methods",
     "responses": "errors files arrays",

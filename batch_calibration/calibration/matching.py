@@ -1,6 +1,6 @@
 """Prior matching: removes the bias that makes the mean prediction differ from expected shares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -242,7 +242,7 @@ def match_within(
     return shift + jnp.mean(base.weighted_mean(present, weights))
 
 
-def otter(*, target_prior: Sequence[float] | None = None) -> base.Calibrator:
+def otter(*, target_prior: Prior | None = None) -> base.Calibrator:
     """Predicts argmax_j T_ij, where T is the optimal transport of rows to labels of shares pi.
 
     T >= 0 minimizes sum_ij T_ij (-log P_ij), with rows that sum to 1/n and columns that sum to pi.

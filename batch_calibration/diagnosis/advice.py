@@ -369,8 +369,8 @@ def load_advice(
     return chosen[0]
 
 
-EXPECTED = "the JSON file that recommend writes with --output"
-WRITE_IT = "run recommend on scores of these labels with --output=FILE"
+EXPECTED = "a JSON file of advice"
+WRITE_IT = "write it with recommend, on scores of these labels"
 
 
 class _Saved(NamedTuple):

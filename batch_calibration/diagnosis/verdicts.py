@@ -126,9 +126,8 @@ def doubt(table: ScoreTable, advice: Advice) -> Advice:
         return advice
     gold, sentences = labels[is_labeled], list[str]()
     shares = np.bincount(gold, minlength=k) / len(gold)
-    before, after = (
-        of[is_labeled].argmax(axis=-1) == gold for of in (scores, follow(table, advice))
-    )
+    predicted = [of[is_labeled].argmax(axis=-1) for of in (scores, follow(table, advice))]
+    before, after = (labels == gold for labels in predicted)
     gain = gain_of(before, after)
     if gain.beyond_noise < 0:
         sentences.append(
