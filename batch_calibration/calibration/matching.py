@@ -226,7 +226,7 @@ def prior_matching(
 
 
 def match_within(
-    log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, error: float
+    log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, error: Scalar | float
 ) -> Bias:
     """Finds the most probable bias [k] if the shares have an error (see `share_weight`)."""
     weights = base.weights_of(log_probs, weight)

@@ -83,6 +83,13 @@ EQUAL, STATED, ESTIMATED, POOLED, LABELED = "equal", "stated", "estimated", "poo
 several, and measured on labeled rows."""
 
 RANGES: dict[str, tuple[Range, ...]] = {
+    EQUAL: (
+        Range(0.3, 115, 0.1, -3.1, 3.8, 0.37),
+        Range(1, 223, 0.5, -4.6, 5.9, 0.34),
+        Range(3, 222, 2.1, -7.4, 12.4, 0.29),
+        Range(6, 121, 5.5, -8.0, 19.1, 0.17),
+        Range(np.inf, 270, 10.6, -5.0, 33.6, 0.11),
+    ),
     ESTIMATED: (
         Range(0.3, 232, 0.0, -2.4, 2.5, 0.47),
         Range(1, 258, 0.8, -5.7, 6.5, 0.31),
