@@ -232,7 +232,7 @@ def match_within(
     weights = base.weights_of(log_probs, weight)
     present = jnp.where(weights[:, None] > 0, log_probs, 0.0)
     start = match(present, shares, weights)
-    shift = likely_shift(
+    shift: Bias = likely_shift(
         base.label_normalized(present),
         weights,
         shares,

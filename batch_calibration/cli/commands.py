@@ -94,7 +94,8 @@ def recommend_files(args: Namespace) -> None:
             "--probe out."
         )
     _, tables = _contexts(args)
-    advised = _advise(tables, prior.state(args.prior, tables), by_labels=True)
+    stated = prior.state(args.prior, tables)
+    advised = _advise(tables, stated, by_labels=True, ordinal=args.ordinal)
     if args.output:
         titles = [summaries.title(table) for table in tables]
         for place, title in enumerate(titles):
@@ -118,8 +119,9 @@ def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
 
 
 def _advise(
-    tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False
-) -> list[Advice]:
+    tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False,
+    ordinal: bool | None = None,
+) -> list[Advice]:  # fmt: skip
     """Returns the advice for each context.
 
     Args:
@@ -127,12 +129,13 @@ def _advise(
         stated: the shares that the user stated for each context.
         by_labels: True uses labeled rows, too: of --labeled, or else of the contexts themselves for
             a second answer.
+        ordinal: True if labels are grades in order.
     """
     known = []
     for table, of_context in zip(tables, stated, strict=True):
         is_by_design = of_context.known is None and table.context.get(BALANCED) is True
         known.append(BY_DESIGN if is_by_design else of_context.known)
-    advised = recommend_tables(tables, [*map(task_of, tables)], known)
+    advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
     counts, finish = [one.counts for one in stated], partial(_advise_one, by_labels=by_labels)
     return [*map(finish, tables, advised, counts)]
 
@@ -342,8 +345,13 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
         all_scores = _correct(args, tables, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
-    for table, scores, advice in zip(tables, all_scores, _advise(tables, stated), strict=True):
-        diagnosis = diagnose_table(table, scores, args.method, strength, args.dtype)
+    advised = _advise(tables, stated, ordinal=args.ordinal)
+    for table, scores, advice, of_context in zip(tables, all_scores, advised, stated, strict=True):
+        known = of_context.known and of_context.known.all_shares(len(table.label_names))
+        is_ordinal = args.ordinal or None
+        diagnosis = diagnose_table(
+            table, scores, args.method, strength, args.dtype, known, ordinal=is_ordinal
+        )
         corrected.append(CorrectedContext(table, scores, diagnosis, advice))
     return corrected
 

@@ -396,7 +396,7 @@ def matched_offset(
 
 def diagnose_table(
     table: ScoreTable, corrected: np.ndarray, method: str, strength: float = 1.0, dtype: str = "",
-    shares: Sequence[float] | None = None,
+    shares: Sequence[float] | None = None, *, ordinal: bool | None = None,
 ) -> Diagnosis:  # fmt: skip
     """Diagnoses the test rows of a table, which a method corrects to `corrected` [n, k]."""
     test = table.blocks["test"]
@@ -404,7 +404,7 @@ def diagnose_table(
     return diagnose(
         test.log_probs, labels, corrected=corrected, label_names=table.label_names, method=method,
         strength=strength, from_probs=False, dtype=dtype or table.dtype,
-        cosines=holds_cosines(table), shares=shares,
+        cosines=holds_cosines(table), shares=shares, ordinal=ordinal,
     )  # fmt: skip
 
 

@@ -31,6 +31,10 @@ class Known(NamedTuple):
     shares: tuple[float, ...] | None = None
     error: float | None = 0.0
 
+    def all_shares(self, k: int) -> tuple[float, ...]:
+        """Returns the shares of k labels, equal ones, too."""
+        return self.shares or (1 / k,) * k
+
     @property
     def options(self) -> dict[str, float | tuple[float, ...]]:
         """The options of `prior_matching`."""

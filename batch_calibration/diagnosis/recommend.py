@@ -598,6 +598,8 @@ def recommend_tables(
     tables: Sequence[ScoreTable],
     groups: Sequence[Hashable],
     known: Sequence[Known | None] | None = None,
+    *,
+    ordinal: bool | None = None,
 ) -> list[Advice]:
     """Recommends shares for each table.
 
@@ -606,6 +608,7 @@ def recommend_tables(
             shares or labels are about equally frequent.
         groups: for each table a value that is equal for tables of one task.
         known: for each table the shares that are known.
+        ordinal: True if labels are grades in order; None: see `are_grades`.
     """
     for table in tables:
         validation.check_scores(table.blocks["test"].log_probs, from_probs=False)
@@ -615,21 +618,23 @@ def recommend_tables(
         members.setdefault(pair, []).append(place)
     found = dict[int, Advice]()
     for (_, of_group), places in members.items():
-        found |= dict(
-            zip(places, _advise_group([tables[k] for k in places], of_group), strict=True)
-        )
+        advice = _advise_group([tables[k] for k in places], of_group, ordinal)
+        found |= dict(zip(places, advice, strict=True))
     return [found[place] for place in range(len(tables))]
 
 
-def _advise_group(tables: Sequence[ScoreTable], known: Known | None) -> list[Advice]:
+def _advise_group(
+    tables: Sequence[ScoreTable], known: Known | None, ordinal: bool | None
+) -> list[Advice]:
     """Recommends shares for the tables of one task."""
     same_rows, cosines = run.have_same_rows(tables), run.holds_cosines(tables[0])
+    if ordinal is None:
+        ordinal = are_grades(tables[0].blocks["test"].log_probs, tables[0].label_names)
     # Contexts of other rows have sampling errors of their own.
     is_equal = known is not None and known.shares is None and same_rows
+    is_unknown = known is None and not cosines and not ordinal
     is_pooled = np.zeros(len(tables), bool)
-    if len(tables) >= pooled_shares.FEWEST_CONTEXTS and (
-        is_equal or (known is None and not cosines)
-    ):
+    if len(tables) >= pooled_shares.FEWEST_CONTEXTS and (is_equal or is_unknown):
         scores, weight = map(jnp.asarray, run.stack_contexts(tables))
         error = None if known is None else known.error or 0.0
         pool = run.jit_quickly(pooled_shares.pool_shares)
@@ -639,10 +644,11 @@ def _advise_group(tables: Sequence[ScoreTable], known: Known | None) -> list[Adv
     advice = []
     for table, is_used in zip(tables, is_pooled, strict=True):
         rows, gold = table.blocks["test"].log_probs, table.blocks["test"].labels
+        count = int((gold >= 0).sum())
         one = advise(
             rows, table.label_names, known, shares=pooled if is_used else None,
             contexts=int(is_pooled.sum()) if is_used else 1, same_rows=same_rows,
-            cosines=cosines, is_labeled=int((gold >= 0).sum()) >= FEWEST_LABELED_TO_MEASURE,
+            cosines=cosines, ordinal=ordinal, is_labeled=count >= FEWEST_LABELED_TO_MEASURE,
         )  # fmt: skip
         if why := table.context.get(NO_PLACE_BIAS):
             reason = (f"Leave the scores as they are: {why}.",)
