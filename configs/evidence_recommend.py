@@ -2,9 +2,9 @@
 
 python -m experiments.score --config=configs/mini.py --workdir=W/mini
 python -m experiments.score --config=configs/mini.py --config.model=mini_small --workdir=W/small
-python -m experiments.score --config=configs/vision.py:mini --workdir=W/mini
+python -m experiments.score --config=configs/vision.py:mini --workdir=W/images
 python -m experiments.evidence --config=configs/evidence_recommend.py \
-    --config.embedded=W/mini,W/small --scores=../shared/scores --workdir=W/evidence \
+    --config.embedded=W/mini,W/small,W/images --scores=../shared/scores --workdir=W/evidence \
     --page=docs/evidence-recommend.md
 
 The sources are seven base models on MMLU, by subject and as a whole, also with A or B never right;
