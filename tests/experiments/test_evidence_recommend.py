@@ -75,11 +75,9 @@ def test_constants_are_those_of_the_largest_mean_over_sources(monkeypatch):
     first = {low: outcomes(3.0, 3.0), high: outcomes(0.0, 0.0)}
     second = {low: outcomes(0.0), high: outcomes(2.0)}
     assert recommend.choose_setting([first, second]) == settings[0]
-    assert recommend.choose_setting([]) == (0.02, 0.5)
     rules = trials.MOVED_SCORED, "bcl_empirical_bayes"
-    for best, gains in zip(rules, ((2.0, 1.0), (1.0, 2.0)), strict=True):
-        of_rule = dict(zip(rules, map(outcomes, gains), strict=True))
-        tried = {trials.labeled(rule, m): of_rule[rule] for rule in rules for m in trials.LABELS}
+    for best in rules:
+        tried = {trials.labeled(r, m): outcomes(r == best) for r in rules for m in trials.LABELS}
         assert recommend.choose_rule([tried]) == best
 
 
@@ -96,16 +94,13 @@ def test_contexts_are_grouped_by_their_distance_from_equal_shares():
     tried = dict.fromkeys(recommend.NEAR_RULES, outcomes(1.0, 2.0, 3.0))
     source = one.source._replace(set=one.source.set._replace(tables=tables))
     _, *lines = recommend.distance_cells([one._replace(source=source, tried=tried)])
-    assert [(line[0], line[3]) for line in lines] == [
-        ("0 to 4", "+1.0"), ("4 to 8", "+2.0"), ("8 to 12", "+3.0"),
-    ]  # fmt: skip
+    assert [line[3] for line in lines] == ["+1.0", "+2.0", "+3.0"]
 
 
 def test_a_gain_is_stated_by_sources_of_other_rows():
     alone = [judged(sources.BALANCED, "x", bc_empirical_bayes=1.0)]
     alone += [judged(sources.MADE, "y", bc_empirical_bayes=5.0)]
-    (head, *lines) = recommend.stated_cells(alone)
-    assert head[2:4] == ["stated", "happened"]
+    _, *lines = recommend.stated_cells(alone)
     by_title = {line[0]: line[1:] for line in lines}
     assert by_title[sources.BALANCED] == ["1", "+5.0", "+1.0", "0 %"]
     assert by_title[sources.MADE] == ["1", "+1.0", "+5.0", "0 %"]
@@ -132,9 +127,9 @@ def test_rules_are_the_methods_own(shared: Path):
             hits = [of.argmax(axis=1) == gold for of in (rows, corrected[method].scores)]
             gain = 100 * (hits[1].mean() - hits[0].mean())
             assert tried[rule].gain[place] == pytest.approx(gain, abs=100.1 / len(gold))
-    # More labels tell more.
-    first, last = (trials.labeled(trials.COUNTED, trials.LABELS[k]) for k in (0, -1))
-    assert tried[last].gain.mean() > tried[first].gain.mean()
+    for rule in (trials.COUNTED, trials.MOVED_COUNTED, trials.MOVED_SCORED):
+        few, many = (tried[trials.labeled(rule, trials.LABELS[k])] for k in (0, -1))
+        assert many.gain.mean() > few.gain.mean()
     assert tried[trials.SHARES].gain.mean() > tried["bc"].gain.mean()
 
 
