@@ -11,14 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from batch_calibration.calibration.pooled_shares import CHANCE, FEWEST_CONTEXTS, LEAST_TOLD
-from batch_calibration.diagnosis.recommend import (
-    CORRECT,
-    LIKELY,
-    POOLED,
-    TO_SHARES,
-    WITH_LABELS,
-)
-from batch_calibration.diagnosis.recommendation import Range, find_range
+from batch_calibration.diagnosis import advice
+from batch_calibration.diagnosis.advice import Range, find_range
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import Cells, markdown
 from batch_calibration.reporting.figures.intervals import draw_forest
@@ -41,6 +35,7 @@ from experiments.evidence.statistics import interval_cell, number_cells
 from experiments.evidence.trials import (
     BASELINE,
     CHANCES,
+    CORRECT,
     COUNTED,
     EQUAL,
     ERRORS,
@@ -48,6 +43,7 @@ from experiments.evidence.trials import (
     GATES,
     LABEL_DRAWS,
     LABELS,
+    LIKELY,
     MOST,
     MOVED_COUNTED,
     MOVED_SCORED,
@@ -55,9 +51,11 @@ from experiments.evidence.trials import (
     OF_ONE,
     OF_TASK,
     ONE,
+    POOLED,
     SETTINGS,
     SHARES,
     TOGETHER,
+    WITH_LABELS,
     Rules,
     labeled,
 )
@@ -70,8 +68,8 @@ DRAWN = (CORRECT, TOGETHER, LIKELY, POOLED)
 UNEVEN, ALL = "both uneven kinds", "all language"
 CHOSEN = "the better of both, chosen on other sources"
 """With scored labels of several contexts, `MOVED_SCORED` or `WITH_LABELS`."""
-EXPERIENCE = {LIKELY: LIKELY, TO_SHARES: SHARES, "balanced": ONE}
-"""Advice -> the rule that measures its gain; "balanced" only on balanced sources."""
+EXPERIENCE = {advice.EQUAL: ONE, advice.ESTIMATED: LIKELY, advice.STATED: SHARES}
+"""Source of the shares -> the rule that measures the gain; of equal ones on balanced sources."""
 EDGES = (0.3, 1.0, 3.0, 6.0, np.inf)
 """Upper edges of the ranges of promised gain, in points."""
 DISTANCES = (0, 4, 8, 12, 20)
@@ -315,8 +313,9 @@ def section(judged: Sequence[Judged], tables: Mapping[str, Cells]) -> str:
         f"[Stated gains]({csv_link('evidence_stated')}): for one context the stated gain is the "
         f"mean gain of `{LIKELY}` on contexts with the same promised gain. The file compares the "
         "stated gain, learned on the sources of all other rows, with the measured gain. "
-        f"[Gains by promised gain, on all sources]({csv_link('evidence_experience')}); the line "
-        f"`balanced` has the gains of `{ONE}` on balanced sources.",
+        f"[Gains by promised gain, on all sources]({csv_link('evidence_experience')}): of equal "
+        f"shares those of `{ONE}` on balanced sources, of estimated ones those of `{LIKELY}`, of "
+        f"stated ones those of `{SHARES}`.",
     ])  # fmt: skip
 
 
@@ -533,12 +532,12 @@ def stated_cells(judged: Sequence[Judged]) -> Cells:
 
 def experience_cells(judged: Sequence[Judged]) -> Cells:
     """Formats a line for each range of promised gains, of the sources of language."""
-    table = [["method", "promised up to", "contexts", "gain", "2.5 %", "97.5 %", "fell"]]
-    for method, rule in EXPERIENCE.items():
+    table = [["shares", "promised up to", "contexts", "gain", "2.5 %", "97.5 %", "fell"]]
+    for shares, rule in EXPERIENCE.items():
         is_limited = rule == ONE
         kept = [one for one in of_language(judged) if one.source.kind == BALANCED or not is_limited]
         for up_to, contexts, *gains, fell in ranges(kept, rule) if kept else ():
-            row = [method, f"{up_to:g}", f"{contexts}", *number_cells(gains, "+.1f")]
+            row = [shares, f"{up_to:g}", f"{contexts}", *number_cells(gains, "+.1f")]
             table.append([*row, f"{100 * fell:.0f} %"])
     return table
 

@@ -32,8 +32,7 @@ from batch_calibration.calibration.shares import (
     shares_of_scored,
 )
 from batch_calibration.calibration.shift import least_shares
-from batch_calibration.diagnosis.recommend import CORRECT, LIKELY, POOLED, WITH_LABELS
-from batch_calibration.diagnosis.recommendation import promised_gain
+from batch_calibration.diagnosis.advice import promised_gain
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.scores import ScoreTable
@@ -41,7 +40,8 @@ from batch_calibration.typing import Scalar
 from experiments.evidence.sets import task_of
 from experiments.evidence.statistics import mcnemar
 
-BASELINE, SHARES = "icl", "true shares"
+BASELINE, SHARES, CORRECT = "icl", "true shares", "bc"
+LIKELY, POOLED, WITH_LABELS = "bc_empirical_bayes", "bc_pooled_shares", "bcl_empirical_bayes"
 EQUAL, TOGETHER = "matched to equal", "together balanced"
 """Rules for labels that are about equally frequent: exact matching, and the joint objective."""
 ERRORS = {"one balanced": 0.0, "within 5 points": 0.05, "within 12 points": 0.12}

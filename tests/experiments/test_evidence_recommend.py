@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batch_calibration.diagnosis import recommendation
+from batch_calibration.diagnosis import advice
 from batch_calibration.methods import run_methods
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store
@@ -135,10 +135,10 @@ def test_rules_are_the_methods_own(shared: Path):
 
 def test_what_to_expect_is_what_the_page_says():
     text = (ROOT / "docs/evidence/evidence_experience.csv").read_text()
-    for method, ranges in recommendation.RANGES.items():
+    for shares, ranges in advice.RANGES.items():
         for score_range in ranges:
             gains = [score_range.gain, score_range.low, score_range.high]
-            cells = [method, f"{score_range.most:g}", str(score_range.contexts)]
+            cells = [shares, f"{score_range.most:g}", str(score_range.contexts)]
             cells += [*(f"{gain:+.1f}" for gain in gains), f"{100 * score_range.fell:.0f} %"]
             line = ",".join(cells)
             assert line.replace("+0.0", "-0.0") in text or line in text
