@@ -239,9 +239,11 @@ def _rare(found: Diagnosis) -> str:
 
 
 def _changes(found: Diagnosis) -> str:
-    count = len(found.changed)
+    count, name = len(found.changed), found.method
+    if name.startswith(AS_ADVISED):
+        name = f"{name[0].upper()}{name[1:]}"
     text = (
-        f"{found.method} changes the prediction of {count:,} of {found.rows:,} rows "
+        f"{name} changes the prediction of {count:,} of {found.rows:,} rows "
         f"({100 * count / found.rows:.1f} %)"
     )
     # With two rows, BC would learn from the remaining row only.
