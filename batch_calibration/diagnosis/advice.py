@@ -310,7 +310,7 @@ def list_shares(shares: Mapping[str, float]) -> str:
     """
     largest = sorted(shares, key=lambda name: -shares[name])[: MANY_NAMES - 2]
     names = [*shares] if len(shares) <= MANY_NAMES else largest
-    texts = [f"{name} {100 * shares[name]:.3g} %" for name in names]
+    texts = [f"{name} {100 * shares[name]:.1f} %".replace(".0 %", " %") for name in names]
     return ", ".join(texts) + f" and {len(shares) - len(names)} others" * (len(names) < len(shares))
 
 
