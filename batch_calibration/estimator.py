@@ -30,12 +30,12 @@ STREAMED = "bc"
 
 
 def _is_streamed(corrector: LabelBiasCorrector) -> bool:
-    if corrector.method == STREAMED and corrector.advice is None:
+    method = corrector.method if corrector.advice is None else "advice"
+    if method == STREAMED:
         return True
-    got = shown(corrector.method) if corrector.advice is None else "advice"
     raise AttributeError(
         f"partial_fit: expected method={STREAMED!r}, which has a running mean as its bias; got "
-        f"{got}: call fit with all rows."
+        f"{shown(method)}: call fit with all rows."
     )
 
 

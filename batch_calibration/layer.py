@@ -9,7 +9,7 @@ from batch_calibration.calibration import running, shift
 from batch_calibration.calibration.running import Running
 from batch_calibration.diagnosis.advice import LEAVE, AdviceSource, load_advice
 from batch_calibration.errors import InputError
-from batch_calibration.methods import check_options, get_method
+from batch_calibration.methods import get_method
 from batch_calibration.typing import Scores
 
 
@@ -77,9 +77,7 @@ class BatchCalibration(nnx.Module):
             if not learns_from_batch and name != LEAVE:
                 expected = "a method that subtracts a bias learned from the batch"
                 raise InputError.at("", expected, name, "use LabelBiasCorrector", "advice")
-            self.learn = method.make(
-                **check_options(name, method.factory, advised.options, labels)
-            ).fit
+            self.learn = method.make(**advised.options).fit
         start = running.empty(labels)
         self.mean = nnx.BatchStat(start.mean)
         self.count = nnx.BatchStat(start.count)

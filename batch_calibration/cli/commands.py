@@ -17,14 +17,8 @@ from batch_calibration.cli.judging import judge
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
-from batch_calibration.diagnosis.advice import (
-    LEAVE,
-    Advice,
-    choose_advice,
-    read_advice,
-    refuse_beside_advice,
-    save_advice,
-)
+from batch_calibration.diagnosis import LEAVE, Advice, save_advice
+from batch_calibration.diagnosis.advice import choose_advice, read_advice, refuse_beside_advice
 from batch_calibration.diagnosis.comparison import Comparison, compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
 from batch_calibration.diagnosis.known_shares import BY_DESIGN
@@ -38,16 +32,13 @@ from batch_calibration.diagnosis.verdicts import Verdict, doubt, follow, judge_c
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
-from batch_calibration.methods.validation import check_options, check_scores, warn_of_few_rows
+from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.reporting.page import Card
 from batch_calibration.scores import BALANCED, NO_PLACE_BIAS, ScoreTable, make_block
 from batch_calibration.scores import check as check_table
 from batch_calibration.studies import Records
 from batch_calibration.studies.calibration import check_labeled, run_calibration
-
-ADVISED = "advice"
-"""The method of --advice in the names of metrics."""
 
 
 def calibrate_files(args: Namespace) -> None:
@@ -342,7 +333,7 @@ def _check_method(args: Namespace) -> None:
         replaced = ("method", "option", "strength", "prior")
         given = {name: getattr(args, name) not in ("", [], None) for name in replaced}
         refuse_beside_advice(**given)
-        args.method = ADVISED
+        args.method = "advice"  # in the names of metrics
         return
     args.method = args.method or "bc"
     probe = get_method(args.method).probe
@@ -359,67 +350,64 @@ def _check_method(args: Namespace) -> None:
 def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedContext]:
     """Returns each context with its corrected scores."""
     stated = prior.state(args.prior, tables)
-    read = _read_advised(args.advice, tables) if args.advice else None
     # A method may warn once for each context; each warning is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        all_scores = _correct(args, tables, stated, read)
+        followed = _follow_file(args.advice, tables) if args.advice else []
+        all_scores = [scores for _, scores in followed] or _correct(args, tables, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
-    advised = read or _advise(tables, stated)
+    advised = [advice for advice, _ in followed] or _advise(tables, stated)
     for table, scores, advice in zip(tables, all_scores, advised, strict=True):
-        method = name_of(advice) if read else args.method
+        method = name_of(advice) if followed else args.method
         diagnosis = diagnose_table(table, scores, method, strength, args.dtype)
         corrected.append(CorrectedContext(table, scores, diagnosis, advice))
     return corrected
 
 
-def _read_advised(file: str, tables: Sequence[ScoreTable]) -> list[Advice]:
-    """Returns the file's advice for each context; prints a note on those that stay unchanged."""
-    saved, advised = read_advice(file), list[Advice]()
+def _follow_file(file: str, tables: Sequence[ScoreTable]) -> list[tuple[Advice, np.ndarray]]:
+    """Returns a file's advice for each context and the scores corrected by it."""
+    saved, followed, left = read_advice(file), list[tuple[Advice, np.ndarray]](), 0
     for table, title in zip(tables, _distinct_titles(tables), strict=True):
-        advice = choose_advice(saved, file, table.label_names, context=title)
-        advised.append(doubt(table, advice))
-    if left := sum(advice.method == LEAVE for advice in advised):
+        check_table(table, title)
+        rows = check_scores(table.blocks["test"].log_probs, title)
+        advice = doubt(table, choose_advice(saved, file, table.label_names, context=title))
+        warn_of_few_rows(advice.method, get_method(advice.method).probe.blocks, len(rows), title)
+        followed.append((advice, follow(table, advice)))
+        left += advice.method == LEAVE
+    if left:
         note = f"{file} advises to leave the scores of {left:,} of {len(tables):,} contexts as they"
-        summaries.say_notes([f"{note} are: these are not corrected."])
-    return advised
+        summaries.say_notes([f"{note} are: these stay unchanged."])
+    return followed
 
 
 def _correct(
-    args: Namespace, tables: Sequence[ScoreTable], stated: Sequence[Stated],
-    advised: Sequence[Advice] | None,
-) -> list[np.ndarray]:  # fmt: skip
-    """Returns the tables' test rows as the methods correct them; raises if they cannot."""
-    seed, common = args.seed, [of_context.options for of_context in stated]
-    methods, remedy = [args.method] * len(tables), "choose another --method"
-    if advised:
-        methods, remedy = [advice.method for advice in advised], "recommend again, or use --method"
-        common = [dict(advice.options) for advice in advised]
-        for advice in advised:
-            factory, k = get_method(advice.method).factory, len(advice.label_names)
-            check_options(advice.method, factory, advice.options, k)
+    args: Namespace, tables: Sequence[ScoreTable], stated: Sequence[Stated]
+) -> list[np.ndarray]:
+    """Returns the tables' test rows as the method corrects them; raises if it cannot."""
+    method, seed = args.method, args.seed
     for text in args.option:
         if "=" not in text:
             remedy = "write it as in --option=strength=0.5"
             raise InputError.at("--option", "NAME=VALUE", shown(text), remedy)
-    chosen = read_options(f"{args.method}.{text}" for text in args.option)
+    chosen = read_options(f"{method}.{text}" for text in args.option)
     if args.strength is not None:
-        chosen.setdefault(args.method, {})["strength"] = args.strength
+        chosen.setdefault(method, {})["strength"] = args.strength
     names = [str(table.context.get("task") or f"table {table.id}") for table in tables]
     for table, where in zip(tables, names, strict=True):
         check_table(table, where)
-    groups = [*map(task_of, tables)]
-    found = run_methods(tables, methods, options=chosen, seed=seed, groups=groups, common=common)
-    for table, where, method, skipped in zip(tables, names, methods, found.skipped, strict=True):
+    groups, common = [*map(task_of, tables)], [of_context.options for of_context in stated]
+    found = run_methods(tables, [method], options=chosen, seed=seed, groups=groups, common=common)
+    for table, where, skipped in zip(tables, names, found.skipped, strict=True):
         if reason := skipped.get(method):
-            raise InputError(f"{where}: {method} cannot correct it: {reason}; {remedy}.")
+            raise InputError(
+                f"{where}: {method} cannot correct it: {reason}; choose another --method."
+            )
         for name, block in table.blocks.items():
             check_scores(block.log_probs, f"{where}, block {name}")
         rows = len(table.blocks["test"].row_ids)
         warn_of_few_rows(method, get_method(method).probe.blocks, rows, where)
-    results = zip(found.results, methods, strict=True)
-    return [np.asarray(corrected[method].scores) for corrected, method in results]
+    return [np.asarray(corrected[method].scores) for corrected in found.results]
 
 
 def _range(args: Namespace, output_stream: TextIO) -> None:

@@ -15,6 +15,7 @@ from batch_calibration.arrays.frames import is_frame
 from batch_calibration.diagnosis.forms import ends, paragraphs_html, to_frame
 from batch_calibration.errors import InputError, answering, shown, spell
 from batch_calibration.files import write_whole
+from batch_calibration.methods import check_options, get_method
 from batch_calibration.metrics import Estimate
 
 if TYPE_CHECKING:
@@ -400,9 +401,9 @@ def _read_context(saved: Mapping[str, Any]) -> Advice:
     if "target_prior" in options:
         shares = options["target_prior"]
         options["target_prior"] = tuple(float(shares[name]) for name in labels)
-    first, *more = map(str, saved["reason"])
-    unseen = Signals(0, np.nan, np.nan, np.nan)
     method, source = str(saved["method"]), str(saved["source"])
+    check_options(method, get_method(method).factory, options, len(labels))
+    (first, *more), unseen = map(str, saved["reason"]), Signals(0, np.nan, np.nan, np.nan)
     return Advice(method, options, source, (first, *more), unseen, UNKNOWN, labels)
 
 

@@ -33,7 +33,7 @@ from lm_eval.api.filter import Filter
 from lm_eval.api.task import ConfigurableTask
 
 from batch_calibration.api import calibrate
-from batch_calibration.diagnosis.advice import load_advice, read_advice, refuse_beside_advice
+from batch_calibration.diagnosis.advice import choose_advice, read_advice, refuse_beside_advice
 from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.files import Json, list_at, object_at
 from batch_calibration.metrics import accuracy, balanced_accuracy
@@ -170,6 +170,7 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
             remedy = "choose a task that scores choices"
             raise InputError.at(f"task {settings.get('task', '')}", expected, got, remedy)
         arguments = dict((self.config.metadata or {}).get("batch_calibration", {}))
+        _check_arguments(arguments)
         method = "advice" if "advice" in arguments else arguments.get("method", "bc")
         self._aggregations: dict[str, Aggregation] = {
             f"acc_{method}": _or_nan(partial(corrected_accuracy, **arguments)),
@@ -227,7 +228,8 @@ def _correction(
     if (advice := arguments.pop("advice", None)) is not None:
         given = dict.fromkeys(arguments.keys() - {"from_probs"}, True)
         refuse_beside_advice(method=method != "bc", prior=prior is not None, **given)
-        return lambda scores: load_advice(advice, k=scores.shape[-1]).apply(scores, **arguments)
+        choose = partial(choose_advice, read_advice(advice), str(advice))
+        return lambda scores: choose(k=scores.shape[-1]).apply(scores, **arguments)
     if prior is not None:
         arguments["target_prior"] = list(prior)
     return lambda scores: np.asarray(calibrate(scores, method, **arguments))
@@ -288,8 +290,7 @@ def write_overlays(
     if prior is not None:
         arguments["prior"] = list(prior)
     if advice is not None:
-        refuse_beside_advice(method=method != "bc", prior=prior is not None)
-        arguments = {"advice": str(Path(advice).resolve())}
+        arguments["advice"] = str(Path(advice).resolve())
     _check_arguments(arguments)
     _remove_overlays(folder)
     index = TaskManager(include_path=include_path).task_index
