@@ -138,10 +138,8 @@ def _advise(
         is_by_design = of_context.known is None and table.context.get(BALANCED) is True
         known.append(BY_DESIGN if is_by_design else of_context.known)
     advised = recommend_tables(tables, [*map(task_of, tables)], known)
-    return [
-        _advise_one(table, advice, of_context.counts, by_labels=by_labels)
-        for table, advice, of_context in zip(tables, advised, stated, strict=True)
-    ]
+    counts = [of_context.counts for of_context in stated]
+    return [*map(partial(_advise_one, by_labels=by_labels), tables, advised, counts)]
 
 
 def _advise_one(
