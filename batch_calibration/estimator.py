@@ -241,7 +241,8 @@ class LabelBiasCorrector(
         names = getattr(self, "feature_names_in_", None)
         self.method_ = self.method
         if self.advice is not None:
-            refuse_beside_advice(method=self.method != STREAMED, options=self.options, **named)
+            given = {"method": self.method != STREAMED, "options": self.options}
+            refuse_beside_advice(**given, **dict.fromkeys(named, True))
             known = [labels for labels in (self.classes, names) if labels is not None]
             texts = next((labels for labels in known if all(map(is_text, labels))), ())
             advice = load_advice(self.advice, texts, k=scores.shape[-1])

@@ -208,7 +208,7 @@ def test_files_that_do_not_fit_are_refused(refuses, tmp_path):
 
 def test_other_arguments_for_the_correction_are_refused(refuses):
     advice = advise("stated")[0]
-    arguments = {"method": "icl", "options": {"rounds": 1}, "target_prior": SHARES, "strength": 0.5}
+    arguments = {"method": "icl", "options": {"rounds": 1}, "target_prior": SHARES, "strength": 0.0}
     for name, argument in arguments.items():
         fit = LabelBiasCorrector(advice=advice, **{name: argument}).fit
         refused = refuses(fit, CONTEXTS[0])
