@@ -1,6 +1,5 @@
 """BCL: batch calibration with a strength that is learned from labeled rows."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -17,7 +16,7 @@ from batch_calibration.calibration.shift import (
     mean_log_prob,
 )
 from batch_calibration.errors import refuse_unknown
-from batch_calibration.typing import Bias, Curve, Labels, ProbeRows, Scalar, Weight
+from batch_calibration.typing import Bias, Curve, Labels, Prior, ProbeRows, Scalar, Weight
 
 # Rounding in jnp.linspace(-5, 5, 101) would miss 0 and 1.
 STRENGTHS = np.arange(-50, 51) / 10
@@ -75,7 +74,7 @@ def learned_shift(
     *,
     metric: str = "accuracy",
     bias_from: str = "unlabeled",
-    target_prior: Sequence[float] | None = None,
+    target_prior: Prior | None = None,
 ) -> base.Calibrator:
     """Subtracts gamma times the bias, gamma = argmax_g R(s - g b) on labeled rows (eq. 4).
 
@@ -130,7 +129,7 @@ def balanced_shift(
     *,
     estimate: BiasEstimator = mean_log_prob,
     strength: float = 1.0,
-    target_prior: Sequence[float] | None = None,
+    target_prior: Prior | None = None,
 ) -> base.Calibrator:
     """Subtracts the class-balanced mean of labeled rows: s - gamma b, b = mean_l mean_{y_i=l} s_i.
 

@@ -1,6 +1,5 @@
 """Leave-one-out BC: the bias of each row is the mean of the other rows."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 
 from batch_calibration.calibration.base import Calibrator, ProbeScores, weighted_mean
 from batch_calibration.calibration.shift import Shift, apply, log_target
-from batch_calibration.typing import Bias, Rows, Scalar, Scores
+from batch_calibration.typing import Bias, Prior, Rows, Scalar, Scores
 
 
 class Whole(NamedTuple):
@@ -34,9 +33,7 @@ def others(state: Whole, log_probs: Rows) -> jax.Array:
     return jnp.where(state.rows > 1.0, mean, 0.0)
 
 
-def leave_one_out(
-    *, strength: float = 1.0, target_prior: Sequence[float] | None = None
-) -> Calibrator:
+def leave_one_out(*, strength: float = 1.0, target_prior: Prior | None = None) -> Calibrator:
     """Subtracts from each row the mean of the other rows: s_i - gamma sum_{l != i} s_l / (m - 1).
 
     The rows to correct must be the rows that `fit` saw. With the mean b of all m rows, the mean of

@@ -1,6 +1,6 @@
 """Prior matching: removes the bias that makes the mean prediction differ from expected shares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -226,13 +226,13 @@ def prior_matching(
 
 
 def match_within(
-    log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, error: float
+    log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, error: Scalar | float
 ) -> Bias:
     """Finds the most probable bias [k] if the shares have an error (see `share_weight`)."""
     weights = base.weights_of(log_probs, weight)
     present = jnp.where(weights[:, None] > 0, log_probs, 0.0)
     start = match(present, shares, weights)
-    shift = likely_shift(
+    shift: Bias = likely_shift(
         base.label_normalized(present),
         weights,
         shares,
@@ -242,7 +242,7 @@ def match_within(
     return shift + jnp.mean(base.weighted_mean(present, weights))
 
 
-def otter(*, target_prior: Sequence[float] | None = None) -> base.Calibrator:
+def otter(*, target_prior: Prior | None = None) -> base.Calibrator:
     """Predicts argmax_j T_ij, where T is the optimal transport of rows to labels of shares pi.
 
     T >= 0 minimizes sum_ij T_ij (-log P_ij), with rows that sum to 1/n and columns that sum to pi.

@@ -1,6 +1,5 @@
 """Averages over orders of the options: the mean score of each option over its places."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -11,7 +10,7 @@ from batch_calibration.calibration.base import Calibrator, ProbeScores, label_no
 from batch_calibration.calibration.matching import prior_matching
 from batch_calibration.calibration.shift import log_mean_prob, mean_log_prob, no_shift, shift
 from batch_calibration.errors import InputError
-from batch_calibration.typing import AnyArray, Bias, ProbeRows, Rows, Scores, Weight
+from batch_calibration.typing import AnyArray, Bias, Prior, ProbeRows, Rows, Scores, Weight
 
 
 class Orders(NamedTuple):
@@ -103,9 +102,7 @@ def order_average() -> Calibrator:
     return _averaged(no_shift())
 
 
-def order_average_bc(
-    *, strength: float = 1.0, target_prior: Sequence[float] | None = None
-) -> Calibrator:
+def order_average_bc(*, strength: float = 1.0, target_prior: Prior | None = None) -> Calibrator:
     """Averages over orders, then applies BC: a_ic - gamma mean_i a_ic (+ gamma log pi_c).
 
     It suits options that are the same in all questions, such as yes and no: the averages still
@@ -124,9 +121,7 @@ def order_average_bc(
     return _averaged(bc)
 
 
-def order_average_prior(
-    *, rounds: int = 0, target_prior: Sequence[float] | None = None
-) -> Calibrator:
+def order_average_prior(*, rounds: int = 0, target_prior: Prior | None = None) -> Calibrator:
     """Averages over orders, then applies `prior_matching`: the mean prediction becomes the prior.
 
     Args:

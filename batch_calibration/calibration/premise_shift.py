@@ -1,13 +1,12 @@
 """DC-PMI: subtracts the labels' scores without the input, one score per row or a common mean."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from batch_calibration.calibration.base import Calibrator, ProbeScores, weighted_mean
 from batch_calibration.calibration.shift import log_target
-from batch_calibration.typing import ProbeRows, Rows, Scalar, Scores, Weight
+from batch_calibration.typing import Prior, ProbeRows, Rows, Scalar, Scores, Weight
 
 
 class Premises(NamedTuple):
@@ -24,9 +23,7 @@ class Premises(NamedTuple):
     strength: Scalar
 
 
-def premise_shift(
-    *, strength: float = 1.0, target_prior: Sequence[float] | None = None
-) -> Calibrator:
+def premise_shift(*, strength: float = 1.0, target_prior: Prior | None = None) -> Calibrator:
     """Subtracts the score after a domain premise: s_ij - gamma log p(y_j | domain premise).
 
     With gamma = 1 this is log P(y | x, domain) / P(y | domain): Holtzman et al. 2021,

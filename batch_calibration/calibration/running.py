@@ -1,6 +1,5 @@
 """BC for a stream of rows: a running mean that can be updated and merged."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +12,16 @@ from batch_calibration.arrays.numbers import read_rows
 from batch_calibration.calibration.base import Calibrator, ProbeScores, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Count, Predictions, ProbeRows, Rows, Scores, Weight
+from batch_calibration.typing import (
+    Bias,
+    Count,
+    Predictions,
+    Prior,
+    ProbeRows,
+    Rows,
+    Scores,
+    Weight,
+)
 
 
 class Running(NamedTuple):
@@ -133,7 +141,7 @@ def running_shift(
     batch_size: int = 32,
     per_batch: bool = False,
     strength: float = 1.0,
-    target_prior: Sequence[float] | None = None,
+    target_prior: Prior | None = None,
 ) -> Calibrator:
     """Subtracts the running mean b up to and including the row's mini-batch: s - gamma b.
 

@@ -224,9 +224,7 @@ def shrunk_shift(
     return base.Calibrator.of(learn_by(estimate, strength, lambda: log_target(target_prior)), apply)
 
 
-def prob_shift(
-    *, strength: float = 1.0, target_prior: Sequence[float] | None = None
-) -> base.Calibrator:
+def prob_shift(*, strength: float = 1.0, target_prior: Prior | None = None) -> base.Calibrator:
     """Subtracts in probability space: P_ij - gamma mean_i P_ij (+ gamma pi_j), as in StaICC.
 
     StaICC's code (hc495/StaICC, `batch_calibration`) takes a separate mean of each 128 consecutive

@@ -18,7 +18,13 @@ from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
 from batch_calibration.diagnosis import LEAVE, Advice, save_advice
-from batch_calibration.diagnosis.advice import choose_advice, read_advice, refuse_beside_advice
+from batch_calibration.diagnosis.advice import (
+    EQUAL,
+    STATED,
+    choose_advice,
+    read_advice,
+    refuse_beside_advice,
+)
 from batch_calibration.diagnosis.comparison import Comparison, compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
 from batch_calibration.diagnosis.known_shares import BY_DESIGN
@@ -95,7 +101,8 @@ def recommend_files(args: Namespace) -> None:
             "--probe out."
         )
     _, tables = _contexts(args)
-    advised = _advise(tables, prior.state(args.prior, tables), by_labels=True)
+    stated = prior.state(args.prior, tables)
+    advised = _advise(tables, stated, by_labels=True, ordinal=args.ordinal)
     if args.output:
         save_advice(args.output, dict(zip(_distinct_titles(tables), advised, strict=True)))
         print(f"advice: {args.output}", file=sys.stderr)
@@ -123,8 +130,9 @@ def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
 
 
 def _advise(
-    tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False
-) -> list[Advice]:
+    tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False,
+    ordinal: bool | None = None,
+) -> list[Advice]:  # fmt: skip
     """Returns the advice for each context.
 
     Args:
@@ -132,14 +140,15 @@ def _advise(
         stated: the shares that the user stated for each context.
         by_labels: True uses labeled rows, too: of --labeled, or else of the contexts themselves for
             a second answer.
+        ordinal: True if labels are grades in order.
     """
     known = []
     for table, of_context in zip(tables, stated, strict=True):
         is_by_design = of_context.known is None and table.context.get(BALANCED) is True
         known.append(BY_DESIGN if is_by_design else of_context.known)
-    advised = recommend_tables(tables, [*map(task_of, tables)], known)
-    counts = [of_context.counts for of_context in stated]
-    return [*map(partial(_advise_one, by_labels=by_labels), tables, advised, counts)]
+    advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
+    counts, finish = [one.counts for one in stated], partial(_advise_one, by_labels=by_labels)
+    return [*map(finish, tables, advised, counts)]
 
 
 def _advise_one(
@@ -355,10 +364,16 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
         all_scores = [scores for _, scores in followed] or _correct(args, tables, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
-    advised = [advice for advice, _ in followed] or _advise(tables, stated)
-    for table, scores, advice in zip(tables, all_scores, advised, strict=True):
-        method = name_of(advice) if followed else args.method
-        diagnosis = diagnose_table(table, scores, method, strength, args.dtype)
+    advised = [advice for advice, _ in followed] or _advise(tables, stated, ordinal=args.ordinal)
+    for table, scores, advice, of_context in zip(tables, all_scores, advised, stated, strict=True):
+        known = of_context.known and of_context.known.all_shares(len(table.label_names))
+        method, is_ordinal = args.method, args.ordinal or None
+        if followed:
+            method, shares = name_of(advice), advice.shares
+            known = tuple(shares.values()) if shares and advice.source in (EQUAL, STATED) else None
+        diagnosis = diagnose_table(
+            table, scores, method, strength, args.dtype, known, ordinal=is_ordinal
+        )
         corrected.append(CorrectedContext(table, scores, diagnosis, advice))
     return corrected
 

@@ -195,6 +195,7 @@ LEARNING = (
     Flag("advice", "FILE", f"advice that recommend wrote {IN_PLACE}", of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
+    Flag("ordinal", "", "labels are grades in order", of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
     Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),

@@ -14,15 +14,5 @@ from batch_calibration.diagnosis.diagnose import prediction_range as prediction_
 from batch_calibration.diagnosis.diagnose import range_of_predictions as range_of_predictions
 from batch_calibration.diagnosis.diagnosis import Diagnosis as Diagnosis
 from batch_calibration.diagnosis.diagnosis import Right as Right
-from batch_calibration.diagnosis.gain import LabelScores as LabelScores
-from batch_calibration.diagnosis.gain import Margins as Margins
-from batch_calibration.diagnosis.gain import break_even_shares as break_even_shares
-from batch_calibration.diagnosis.gain import expected_accuracy as expected_accuracy
-from batch_calibration.diagnosis.gain import expected_gain as expected_gain
-from batch_calibration.diagnosis.margins import MixtureFit as MixtureFit
-from batch_calibration.diagnosis.margins import estimate_gain as estimate_gain
-from batch_calibration.diagnosis.margins import fit_label_scores as fit_label_scores
-from batch_calibration.diagnosis.margins import fit_margins as fit_margins
-from batch_calibration.diagnosis.margins import fit_mixture as fit_mixture
 from batch_calibration.diagnosis.recommend import recommend as recommend
 from batch_calibration.diagnosis.recommend import signals as signals

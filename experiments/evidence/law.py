@@ -14,9 +14,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from batch_calibration.diagnosis import expected_gain, fit_label_scores, fit_margins, fit_mixture
 from experiments.evidence import law_tables, pools
+from experiments.evidence.gain import expected_gain
 from experiments.evidence.law_tables import GainCells, PairCells
+from experiments.evidence.margins import fit_label_scores, fit_margins, fit_mixture
 from experiments.evidence.page import Written
 from experiments.evidence.pools import Pool
 from experiments.evidence.sets import read_sets

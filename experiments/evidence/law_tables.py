@@ -9,12 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batch_calibration.diagnosis import Margins, break_even_shares, expected_gain
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import palette
 from batch_calibration.reporting.cells import Cells, markdown
 from batch_calibration.reporting.figures import style
 from experiments.evidence import statistics
+from experiments.evidence.gain import Margins, break_even_shares, expected_gain
 
 ONE_POINT = 0.01
 DRAWS = 2000  # bootstrap draws of units, for the intervals of a fit

@@ -18,11 +18,13 @@ from scipy.special import expit, ndtri
 from scipy.stats import binom, multinomial
 
 from batch_calibration import metrics
-from batch_calibration.diagnosis import Margins, comparison, estimate_gain, expected_gain, verdicts
+from batch_calibration.diagnosis import comparison, verdicts
 from batch_calibration.diagnosis.recommend import recommend_together
 from batch_calibration.integrations import judges
 from batch_calibration.metrics import accuracy_of, gain_of, intervals
 from experiments.evidence import law_tables, statistics
+from experiments.evidence.gain import Margins, expected_gain
+from experiments.evidence.margins import estimate_gain
 
 pytestmark = pytest.mark.slow  # thousands of simulated data sets
 

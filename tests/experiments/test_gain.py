@@ -15,18 +15,20 @@ from scipy.special import expit, ndtr
 from scipy.stats import gamma, multivariate_normal, norm
 
 from batch_calibration import METHODS
-from batch_calibration.diagnosis import (
+from batch_calibration.methods import make_calibrator
+from experiments.evidence.gain import (
     LabelScores,
     Margins,
     break_even_shares,
-    estimate_gain,
     expected_accuracy,
     expected_gain,
+)
+from experiments.evidence.margins import (
+    estimate_gain,
     fit_label_scores,
     fit_margins,
     fit_mixture,
 )
-from batch_calibration.methods import make_calibrator
 
 MARGINS = Margins(bias=1.2, separation=1.0, spread=1.5)
 numbers = st.floats(-3.0, 3.0).map(partial(round, ndigits=2))

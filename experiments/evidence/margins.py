@@ -13,10 +13,10 @@ from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
 from batch_calibration.calibration.base import full_precision
-from batch_calibration.diagnosis.gain import Correction, LabelScores, Margins, expected_gain
 from batch_calibration.errors import InputError
 from batch_calibration.methods import check_labels, check_scores
 from batch_calibration.metrics import Estimate
+from experiments.evidence.gain import Correction, LabelScores, Margins, expected_gain
 
 MIN_ROWS = 8
 """Labeled rows below which a covariance is not worth computing."""
