@@ -166,7 +166,7 @@ def test_the_console_leaves_scores_unchanged_with_a_note(program, tmp_path):
 
 
 def test_the_harness(advised, files):
-    pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: run `make reference`")
+    pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness (test_live_lm_eval.py)")
     from batch_calibration.integrations import lm_eval as harness
 
     documents = [{"id": number} for number in range(80) for _ in NAMES]
@@ -181,7 +181,7 @@ def test_the_harness(advised, files):
 
 
 def test_inspect(advised, files):
-    pytest.importorskip("inspect_ai", reason="needs Inspect: run `make reference`")
+    pytest.importorskip("inspect_ai", reason="needs Inspect (test_live_inspect.py)")
     from batch_calibration.integrations import inspect_ai as inspect
 
     for file, scores, corrected in zip(files, CONTEXTS, advised[1], strict=True):
