@@ -13,8 +13,9 @@ from scipy.special import betainc
 from batch_calibration.api import calibrate
 from batch_calibration.arrays.frames import is_frame
 from batch_calibration.diagnosis.forms import ends, paragraphs_html, to_frame
-from batch_calibration.errors import InputError, answering, shown
+from batch_calibration.errors import InputError, answering, shown, spell
 from batch_calibration.files import write_whole
+from batch_calibration.methods import check_options, get_method
 from batch_calibration.metrics import Estimate
 
 if TYPE_CHECKING:
@@ -266,10 +267,18 @@ class Advice(NamedTuple):
             **arguments: other arguments of `calibrate`, such as columns. A method that labeled
                 rows chose may need labeled and labels.
         """
-        options: dict[str, object] = {**self.options}
-        if "target_prior" in options and is_frame(scores):
-            options["target_prior"] = self.shares  # matched to the columns by name
+        options, matched = dict[str, object](self.options), self.options.get("target_prior")
+        if isinstance(matched, tuple) and is_frame(scores):
+            options["target_prior"] = dict(zip(self.label_names, matched, strict=True))
         return calibrate(scores, self.method, **options, **arguments)  # type: ignore[call-overload,no-any-return]
+
+    def in_order(self, names: Sequence[str]) -> Advice:
+        """Returns the advice for the same labels in the order of these names."""
+        options, shares = dict(self.options), self.options.get("target_prior")
+        if isinstance(shares, tuple):
+            places = map([*map(str, self.label_names)].index, names)
+            options["target_prior"] = tuple(shares[place] for place in places)
+        return self._replace(options=options, label_names=tuple(names))
 
     def to_frame(self) -> pd.DataFrame:
         """Returns a frame with a row for the advice and for each method measured on labeled rows.
@@ -314,6 +323,10 @@ def list_shares(shares: Mapping[str, float]) -> str:
     return ", ".join(texts) + f" and {len(shares) - len(names)} others" * (len(names) < len(shares))
 
 
+AdviceSource = str | Path | Advice
+"""A file of `save_advice`, or advice itself."""
+
+
 def save_advice(path: str | Path, advice: Mapping[str, Advice]) -> None:
     """Writes advice to a JSON file that every interface reads.
 
@@ -333,9 +346,9 @@ def save_advice(path: str | Path, advice: Mapping[str, Advice]) -> None:
 
 
 def load_advice(
-    source: str | Path | Advice, labels: Sequence[object] = (), *, k: int = 0, context: str = ""
-) -> tuple[str, Options]:
-    """Returns the method and the options of advice, with shares in the order of the labels.
+    source: AdviceSource, labels: Sequence[object] = (), *, k: int = 0, context: str = ""
+) -> Advice:
+    """Returns advice for labels in the order of their columns.
 
     Args:
         source: a file written by `save_advice`, or an `Advice`.
@@ -350,59 +363,64 @@ def load_advice(
 
     >>> import tempfile
     >>> seen = Signals(9, 0.0, 0.0, 0.0)
-    >>> advice = Advice("icl", {}, "", ("leave it",), seen, UNKNOWN, ("a", "b"))
+    >>> advice = Advice("icl", {}, "", ("Leave it.",), seen, UNKNOWN, ("a", "b"))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_advice(f"{folder}/a.json", {"one": advice})
-    ...     print(load_advice(f"{folder}/a.json", ("b", "a")))
-    ('icl', {})
+    ...     load_advice(f"{folder}/a.json", ("b", "a")).label_names
+    ('b', 'a')
     """
-    where, names = "advice", [*map(str, labels)]
     if isinstance(source, Advice):
-        contexts = [_Saved("", source.label_names, source.method, source.options)]
-    else:
-        where = str(source)
-        with answering((OSError, ValueError, KeyError, TypeError), where, EXPECTED, WRITE_IT):
-            saved = json.loads(Path(source).read_text(encoding="utf-8"))["advice"]
-            contexts = [*map(_read_context, saved)]
-    fitting = [one for one in contexts if sorted(one.labels) == sorted(names)]
+        return choose_advice([("", source)], "advice", labels, k=k)
+    return choose_advice(read_advice(source), str(source), labels, k=k, context=context)
+
+
+EXPECTED = "a JSON file of advice, from recommend or save_advice"
+WRITE_IT = "run recommend on scores of these labels, and save its advice"
+
+
+def read_advice(path: str | Path) -> list[tuple[str, Advice]]:
+    """Reads the contexts of a file of `save_advice`, each with its name."""
+    with answering((OSError, ValueError, KeyError, TypeError), path, EXPECTED, WRITE_IT):
+        saved = json.loads(Path(path).read_text(encoding="utf-8"))["advice"]
+        return [(str(context["context"]), _read_context(context)) for context in saved]
+
+
+def choose_advice(
+    contexts: Sequence[tuple[str, Advice]], where: str, labels: Sequence[object] = (), *,
+    k: int = 0, context: str = "",
+) -> Advice:  # fmt: skip
+    """Returns the advice of one of a file's contexts (see `load_advice`)."""
+    names = tuple(map(str, labels))
+    own = [pair for pair in contexts if pair[0] == context] or contexts
+    fitting = [pair for pair in own if sorted(map(str, pair[1].label_names)) == sorted(names)]
     if not names:
-        fitting = [one for one in contexts if len(one.labels) == k]
+        fitting = [pair for pair in own if len(pair[1].label_names) == k]
     if not fitting:
         wanted = f"advice on the labels {shown(names)}" if names else f"advice on {k} labels"
-        got = "; ".join(dict.fromkeys(shown(one.labels) for one in contexts))
+        got = "; ".join(dict.fromkeys(shown(one.label_names) for _, one in own))
         raise InputError.at(where, wanted, f"advice on {got or 'none'}", WRITE_IT)
-    own = [one for one in fitting if one.context == context] or fitting
-    chosen = [one.in_order(names) for one in own]
-    if any(other != chosen[0] for other in chosen):
-        listed = shown([one.context for one in own])
-        expected, got = "the same advice for all contexts", f"different advice for {listed}"
+    first, *others = [one.in_order(names or one.label_names) for _, one in fitting]
+    if any((other.method, other.options) != (first.method, first.options) for other in others):
+        expected = "the same advice for all contexts"
+        got = f"different advice for {shown([name for name, _ in fitting])}"
         raise InputError.at(where, expected, got, "keep the advice of one context in the file")
-    return chosen[0]
+    return first
 
 
-EXPECTED = "a JSON file of advice"
-WRITE_IT = "write it with recommend, on scores of these labels"
-
-
-class _Saved(NamedTuple):
-    """The advice for a context as stored in a file; shares are in the order of the labels."""
-
-    context: str
-    labels: tuple[str, ...]
-    method: str
-    options: Options
-
-    def in_order(self, names: Sequence[str]) -> tuple[str, Options]:
-        """Returns the method and its options, with the shares in the order of the names."""
-        options, shares = dict(self.options), self.options.get("target_prior")
-        if isinstance(shares, tuple) and names:
-            options["target_prior"] = tuple(shares[self.labels.index(name)] for name in names)
-        return self.method, options
-
-
-def _read_context(saved: Mapping[str, Any]) -> _Saved:
+def _read_context(saved: Mapping[str, Any]) -> Advice:
     labels, options = tuple(map(str, saved["labels"])), dict(saved["options"])
     if "target_prior" in options:
         shares = options["target_prior"]
         options["target_prior"] = tuple(float(shares[name]) for name in labels)
-    return _Saved(str(saved["context"]), labels, str(saved["method"]), options)
+    method, source = str(saved["method"]), str(saved["source"])
+    check_options(method, get_method(method).factory, options, len(labels))
+    (first, *more), unseen = map(str, saved["reason"]), Signals(0, np.nan, np.nan, np.nan)
+    return Advice(method, options, source, (first, *more), unseen, UNKNOWN, labels)
+
+
+def refuse_beside_advice(**given: object) -> None:
+    """Raises an error if arguments that advice replaces are given, too."""
+    if named := [spell(name).rstrip("=") for name, argument in given.items() if argument]:
+        expected = "no other argument for the correction"
+        got = f"{' and '.join(named)} too"
+        raise InputError.at("", expected, got, "leave the others out", "advice")
