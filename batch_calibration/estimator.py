@@ -17,11 +17,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from batch_calibration import methods
-from batch_calibration.arrays.alignment import in_label_order, in_row_order
+from batch_calibration.arrays.alignment import in_label_order, in_row_order, is_text
 from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.calibration import running
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
+from batch_calibration.diagnosis.advice import AdviceSource, load_advice, refuse_beside_advice
 from batch_calibration.errors import InputError, callers_level, shown
 
 STREAMED = "bc"
@@ -29,11 +30,12 @@ STREAMED = "bc"
 
 
 def _is_streamed(corrector: LabelBiasCorrector) -> bool:
-    if corrector.method == STREAMED:
+    method = corrector.method if corrector.advice is None else "advice"
+    if method == STREAMED:
         return True
     raise AttributeError(
         f"partial_fit: expected method={STREAMED!r}, which has a running mean as its bias; got "
-        f"{shown(corrector.method)}: call fit with all rows."
+        f"{shown(method)}: call fit with all rows."
     )
 
 
@@ -70,8 +72,12 @@ class LabelBiasCorrector(
             the scale (see `arrays.find_scale`), and refuse all but log-probabilities. False: accept
             any numbers.
         classes: The class of each column, in order.
+        advice: Advice of `recommend`, or its file, in place of method, options, target_prior and
+            strength. Its labels are found by `classes` or the names of a frame's columns, if these
+            are texts, else by position.
 
     Attributes:
+        method_: The method that was fitted.
         state_: The learned state of the method, a NamedTuple of arrays.
         column_classes_: The class of each column: its index, unless `classes` or `y` sets another.
         classes_: The same classes sorted, as scikit-learn's metrics expect them; the order of the
@@ -99,6 +105,7 @@ class LabelBiasCorrector(
         missing: Missing | None = None,
         from_probs: bool | None = None,
         classes: Sequence[Hashable] | None = None,
+        advice: AdviceSource | None = None,
     ):
         self.method = method
         self.options = options
@@ -110,6 +117,7 @@ class LabelBiasCorrector(
         self.missing = missing
         self.from_probs = from_probs
         self.classes = classes
+        self.advice = advice
 
     @usual_jax
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -120,7 +128,7 @@ class LabelBiasCorrector(
                 rows or labels are missing.
         """
         method, scores, gold = self._begin(X, y)
-        methods.warn_of_few_rows(self.method, method.probe.blocks, len(scores), "X")
+        methods.warn_of_few_rows(self.method_, method.probe.blocks, len(scores), "X")
         labels, seed = None, self.random_state
         if y is not None and method.probe.labels:
             labels = jnp.asarray(methods.check_labels(gold, scores, "y"))
@@ -131,7 +139,7 @@ class LabelBiasCorrector(
         # A new fit discards the rows of earlier calls of partial_fit.
         self.__dict__.pop("seen_", None)
         self.own_rows_ = scores if method.own_rows else None
-        if self.method == STREAMED:
+        if self.method_ == STREAMED:
             # partial_fit continues from this estimate.
             self.seen_ = running.update(running.empty(scores.shape[-1]), scores)
         return self
@@ -207,7 +215,7 @@ class LabelBiasCorrector(
         return self.transform(X)[:, np.argsort(self.column_classes_)]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__({"advice": None, **state})  # earlier versions had no advice
         if "classes_" in state and "column_classes_" not in state:
             # Earlier versions stored only the classes in the order of the columns.
             self.column_classes_ = state["classes_"]
@@ -225,14 +233,22 @@ class LabelBiasCorrector(
         self, X: ArrayLike, y: ArrayLike | None, occurring: Sequence[Hashable] | None = None
     ) -> tuple[methods.Method, np.ndarray, np.ndarray | None]:
         """Reads the first batch; returns the method, its scores, and the column of each `y`."""
-        # Converted to a string, because a list is not hashable and cannot be looked up.
-        method = methods.get_method(str(self.method))
         scores = self._check_rows(X, reset=True)
         parameters = {name: getattr(self, name) for name in ("strength", "target_prior", "metric")}
         # Parameters of the estimator take precedence over `options` of the same name.
         named = {name: chosen for name, chosen in parameters.items() if chosen is not None}
         options = {**(self.options or {}), **named}
         names = getattr(self, "feature_names_in_", None)
+        self.method_ = self.method
+        if self.advice is not None:
+            given = {"method": self.method != STREAMED, "options": self.options}
+            refuse_beside_advice(**given, **dict.fromkeys(named, True))
+            known = [labels for labels in (self.classes, names) if labels is not None]
+            texts = next((labels for labels in known if all(map(is_text, labels))), ())
+            advice = load_advice(self.advice, texts, k=scores.shape[-1])
+            self.method_, options = advice.method, dict(advice.options)
+        # Converted to a string, because a list is not hashable and cannot be looked up.
+        method = methods.get_method(str(self.method_))
         class_of_row = None
         if y is not None:
             class_of_row = class_values(in_row_order(y, "y", X, "X"), len(scores))
@@ -248,9 +264,8 @@ class LabelBiasCorrector(
             labels = np.asarray(names if has_names else columns)
             shares = in_label_order(options["target_prior"], labels.tolist(), "target_prior", k)
             options["target_prior"] = shares
-        self.options_ = methods.check_options(self.method, method.factory, options, k)
+        self.options_ = methods.check_options(self.method_, method.factory, options, k)
         self.options_["floor"] = self._floor
-        self.method_ = self.method
         return method, scores, gold
 
     def _calibrator(self) -> Calibrator:

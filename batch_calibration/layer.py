@@ -7,6 +7,9 @@ from numpy.typing import ArrayLike
 from batch_calibration.arrays.numbers import read_rows
 from batch_calibration.calibration import running, shift
 from batch_calibration.calibration.running import Running
+from batch_calibration.diagnosis.advice import LEAVE, AdviceSource, load_advice
+from batch_calibration.errors import InputError
+from batch_calibration.methods import get_method
 from batch_calibration.typing import Scores
 
 
@@ -35,11 +38,19 @@ class BatchCalibration(nnx.Module):
     there is no momentum. `batch_calibration.calibration.running.merge` combines the estimates of
     two devices, and `remember` stores the result.
 
+    With `advice`, each training call fits the advised method on its batch, and the estimate is the
+    mean of the batches' biases, weighted by their rows. One batch gives exactly the scores of
+    `advice.apply`.
+
     Args:
         labels: k.
         strength: gamma.
         per_batch: Gives mini-batches the same weight, as eq. 3 states literally, instead of rows.
         use_running_average: Keeps the estimate fixed; `train()` and `eval()` set it.
+        advice: Advice of `recommend`, or its file; its labels are in the order of the columns.
+
+    Raises:
+        InputError: The advice is for other labels, or its method learns no bias from the batch.
 
     >>> layer = BatchCalibration(2)
     >>> layer(jnp.array([[-1.0, -3.0], [-2.0, -2.5]])).tolist(), layer.seen.count.item()
@@ -56,7 +67,17 @@ class BatchCalibration(nnx.Module):
         strength: float = 1.0,
         per_batch: bool = False,
         use_running_average: bool = False,
+        advice: AdviceSource | None = None,
     ):
+        advised = None if advice is None else load_advice(advice, k=labels)
+        self.learn = None
+        if advised is not None:
+            name, method = advised.method, get_method(advised.method)
+            learns_from_batch = method.keeps_bias and method.probe.blocks == ("test",)
+            if not learns_from_batch and name != LEAVE:
+                expected = "a method that subtracts a bias learned from the batch"
+                raise InputError.at("", expected, name, "use LabelBiasCorrector", "advice")
+            self.learn = method.make(**advised.options).fit
         start = running.empty(labels)
         self.mean = nnx.BatchStat(start.mean)
         self.count = nnx.BatchStat(start.count)
@@ -97,7 +118,11 @@ class BatchCalibration(nnx.Module):
         if use_running_average is None:
             use_running_average = self.use_running_average
         if not use_running_average:
+            learned_from = rows
+            if self.learn is not None:
+                state = self.learn(rows, None, weights)
+                learned_from = jnp.broadcast_to(state.strength * state.bias, rows.shape)
             # The new estimate includes the batch itself.
-            seen = running.update(seen, rows, weights, per_batch=self.per_batch)
+            seen = running.update(seen, learned_from, weights, per_batch=self.per_batch)
             self.remember(seen)
         return shift.apply(shift.Shift(seen.mean, jnp.float32(self.strength)), rows)

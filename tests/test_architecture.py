@@ -26,8 +26,8 @@ ARROWS = {
     "methods": "errors typing arrays calibration scores",
     "api": "errors typing arrays calibration methods scores",
     "diagnosis": "errors typing files arrays calibration methods metrics scores api",
-    "layer": "errors typing arrays calibration",
-    "estimator": "errors arrays calibration methods",
+    "layer": "errors typing arrays calibration methods diagnosis.advice",
+    "estimator": "errors arrays calibration methods diagnosis.advice",
     "responses": "errors files arrays",
     "importers": "errors files arrays scores responses",
     "scoring": "errors files settings arrays scores responses",
@@ -38,7 +38,7 @@ ARROWS = {
     "__init__": "errors typing version calibration api diagnosis methods metrics scores importers "
     "studies reporting",
     "integrations": "errors typing files arrays calibration api methods metrics scores "
-    "responses importers",
+    "diagnosis.advice responses importers",
     "cli": "errors version files settings arrays methods metrics diagnosis scores "
     "importers scoring studies reporting integrations",
     "__main__": "cli",

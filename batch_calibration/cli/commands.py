@@ -17,7 +17,14 @@ from batch_calibration.cli.judging import judge
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
-from batch_calibration.diagnosis.advice import Advice, save_advice
+from batch_calibration.diagnosis import LEAVE, Advice, save_advice
+from batch_calibration.diagnosis.advice import (
+    EQUAL,
+    STATED,
+    choose_advice,
+    read_advice,
+    refuse_beside_advice,
+)
 from batch_calibration.diagnosis.comparison import Comparison, compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
 from batch_calibration.diagnosis.known_shares import BY_DESIGN
@@ -97,17 +104,21 @@ def recommend_files(args: Namespace) -> None:
     stated = prior.state(args.prior, tables)
     advised = _advise(tables, stated, by_labels=True, ordinal=args.ordinal)
     if args.output:
-        titles = [summaries.title(table) for table in tables]
-        for place, title in enumerate(titles):
-            if titles.count(title) > 1:
-                titles[place] = f"{title} ({tables[place].id})"
-        save_advice(args.output, dict(zip(titles, advised, strict=True)))
+        save_advice(args.output, dict(zip(_distinct_titles(tables), advised, strict=True)))
         print(f"advice: {args.output}", file=sys.stderr)
     if args.json:
         for table, advice in zip(tables, advised, strict=True):
             output.print_line(table, advice)
         return
     summaries.show_advice([*map(_followed, tables, advised)], sys.stdout)
+
+
+def _distinct_titles(tables: Sequence[ScoreTable]) -> list[str]:
+    """Returns the titles of contexts, with their ids if a title repeats."""
+    titles = [summaries.title(table) for table in tables]
+    if len(set(titles)) < len(titles):
+        titles = [f"{title} ({table.id})" for table, title in zip(tables, titles, strict=True)]
+    return titles
 
 
 def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
@@ -325,6 +336,13 @@ def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
 
 def _check_method(args: Namespace) -> None:
     """Raises an error if the method does not exist or its probes are not given."""
+    if args.advice:
+        replaced = ("method", "option", "strength", "prior")
+        given = {name: getattr(args, name) not in ("", [], None) for name in replaced}
+        refuse_beside_advice(**given)
+        args.method = "advice"  # in the names of metrics
+        return
+    args.method = args.method or "bc"
     probe = get_method(args.method).probe
     for block in probe.blocks:
         option = "--labeled" if block == "labeled" else "--probe"
@@ -342,18 +360,38 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
     # A method may warn once for each context; each warning is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        all_scores = _correct(args, tables, stated)
+        followed = _follow_file(args.advice, tables) if args.advice else []
+        all_scores = [scores for _, scores in followed] or _correct(args, tables, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
-    advised = _advise(tables, stated, ordinal=args.ordinal)
+    advised = [advice for advice, _ in followed] or _advise(tables, stated, ordinal=args.ordinal)
     for table, scores, advice, of_context in zip(tables, all_scores, advised, stated, strict=True):
         known = of_context.known and of_context.known.all_shares(len(table.label_names))
-        is_ordinal = args.ordinal or None
+        method, is_ordinal = args.method, args.ordinal or None
+        if followed:
+            method, shares = name_of(advice), advice.shares
+            known = tuple(shares.values()) if shares and advice.source in (EQUAL, STATED) else None
         diagnosis = diagnose_table(
-            table, scores, args.method, strength, args.dtype, known, ordinal=is_ordinal
+            table, scores, method, strength, args.dtype, known, ordinal=is_ordinal
         )
         corrected.append(CorrectedContext(table, scores, diagnosis, advice))
     return corrected
+
+
+def _follow_file(file: str, tables: Sequence[ScoreTable]) -> list[tuple[Advice, np.ndarray]]:
+    """Returns a file's advice for each context and the scores corrected by it."""
+    saved, followed, left = read_advice(file), list[tuple[Advice, np.ndarray]](), 0
+    for table, title in zip(tables, _distinct_titles(tables), strict=True):
+        check_table(table, title)
+        rows = check_scores(table.blocks["test"].log_probs, title)
+        advice = doubt(table, choose_advice(saved, file, table.label_names, context=title))
+        warn_of_few_rows(advice.method, get_method(advice.method).probe.blocks, len(rows), title)
+        followed.append((advice, follow(table, advice)))
+        left += advice.method == LEAVE
+    if left:
+        note = f"{file} advises to leave the scores of {left:,} of {len(tables):,} contexts as they"
+        summaries.say_notes([f"{note} are: these stay unchanged."])
+    return followed
 
 
 def _correct(

@@ -100,7 +100,7 @@ def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreT
 def check_written(args: Namespace) -> None:
     """Raises an error for remote files and for an output that would replace an input file."""
     probe_files = [text.partition("=")[2] or text for text in getattr(args, "probe", None) or ()]
-    names = [*args.files, getattr(args, "labeled", ""), *probe_files]
+    names = [*args.files, getattr(args, "labeled", ""), getattr(args, "advice", ""), *probe_files]
     for name in names:
         refuse_remote(name)
     for flag in ("output", "plot", "workdir"):

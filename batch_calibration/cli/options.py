@@ -63,12 +63,14 @@ HARNESS = "lm-eval"
 HARNESS_EXAMPLE = """example:
   batch-calibration lm-eval --tasks=boolq,mmlu_anatomy -- --model hf --model_args pretrained=MODEL
 """
+IN_PLACE = "with --output, in place of other flags for the correction"
 OF_APART = {
     "demo": (Flag("output", "DIR", "folder for the files (default: this one)", "."),),
     HARNESS: (
         Flag("tasks", "A,B", "tasks, groups and tags of the harness", None, is_required=True),
         Flag("method", None, "method that needs neither labels nor probes", "bc"),
         Flag("prior", "P,Q", "share of each choice among the right answers, in order"),
+        Flag("advice", "FILE", f"advice that recommend wrote {IN_PLACE}"),
         Flag("include_path", "DIR", "a folder with your own tasks"),
         Flag("output", "DIR", "folder for the YAML files of the tasks", "corrected_tasks"),
     ),
@@ -185,11 +187,12 @@ READING = (
 LEARNING = (
     Flag("methods", "A,B", "methods (default: all that the scores allow)", of=COMPARING),
     Flag("option", "METHOD.NAME=VALUE", "an option of a method; may be repeated", [], of=COMPARING),
-    Flag("method", None, "method (default: bc); see docs/method.md", "bc", of=CORRECTING),
+    Flag("method", None, "method (default: bc); see docs/method.md", of=CORRECTING),
     Flag("option", "NAME=VALUE", "an option of the method; may be repeated", [], of=CORRECTING),
     Flag(
         "strength", None, "how much of the bias is removed (default: 1)", None, float, of=CORRECTING
     ),
+    Flag("advice", "FILE", f"advice that recommend wrote {IN_PLACE}", of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
     Flag("ordinal", "", "labels are grades in order", of="calibrate diagnose recommend"),
@@ -443,8 +446,8 @@ def run_harness(args: Namespace) -> None:
     from batch_calibration.integrations.lm_eval import write_overlays
 
     names, folder = [name for name in args.tasks.split(",") if name], Path(args.output)
-    correction = args.method, _shares(args.prior)
-    tasks, notes = write_overlays(names, folder, *correction, args.include_path or None)
+    correction = args.method, _shares(args.prior), args.include_path or None, args.advice or None
+    tasks, notes = write_overlays(names, folder, *correction)
     for note in notes:
         print(note, file=sys.stderr)
     print(f"{len(tasks)} tasks with corrected accuracies: {folder}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Advice: shares of labels and their error, the gain to expect, and files that keep it."""
+"""Advice: label shares, their error, the expected gain, and files of advice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from scipy.special import betainc
 from batch_calibration.api import calibrate
 from batch_calibration.arrays.frames import is_frame
 from batch_calibration.diagnosis.forms import ends, paragraphs_html, to_frame
-from batch_calibration.errors import InputError, answering, shown
+from batch_calibration.errors import InputError, answering, shown, spell
 from batch_calibration.files import write_whole
+from batch_calibration.methods import check_options, get_method
 from batch_calibration.metrics import Estimate
 
 if TYPE_CHECKING:
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
 
 
 class Expected(NamedTuple):
-    """The gain and the risk to expect of advice.
+    """The expected gain and risk of advice.
 
     Attributes:
         gain: the expected change of accuracy with a 95 % interval, in shares of the rows; None
-            where it is not known.
-        risk: how likely accuracy falls, from 0 to 1; NaN where it is not known, as without labels:
-            a risk by like contexts was .06 to .47 and came to .21 to .50 on other sources.
-        source: where both come from, in words.
+            means unknown.
+        risk: the probability that accuracy falls; NaN means unknown. It is unknown without labels:
+            similar contexts predicted risks of .06 to .47, and on other data sources the risks were
+            .21 to .50.
+        source: the origin of both, as a phrase.
     """
 
     gain: Estimate | None
@@ -38,13 +40,13 @@ class Expected(NamedTuple):
 
     @property
     def risk_in_words(self) -> str:
-        """The risk as the end of a sentence, or ""."""
+        """The risk as the end of a sentence; "" if it is unknown."""
         if np.isnan(self.risk):
             return ""
         return f", with a risk of {100 * self.risk:.0f} % that it falls"
 
     def sentence(self) -> str:
-        """Describes the expected gain and the risk; "" if no gain is expected."""
+        """Describes the expected gain and the risk; "" if the gain is unknown or exactly 0."""
         if self.gain is None or self.gain == (0.0, 0.0, 0.0):
             return ""
         mean, low, high = (100 * number for number in self.gain)
@@ -59,15 +61,15 @@ UNKNOWN = Expected(None, np.nan, "not known")
 
 
 class Range(NamedTuple):
-    """Contexts of real models with a promised gain up to some number.
+    """Measured gains of the contexts of real models with a promised gain in one range.
 
     Attributes:
-        most: the largest promised gain of the range, in points.
-        contexts: how many there are.
-        gain: the mean gain in accuracy, each source weighing alike, in points.
+        most: the upper end of the range of promised gains, in points.
+        contexts: the number of contexts.
+        gain: the mean gain in accuracy, with equal weights for the data sources, in points.
         low: the 2.5 % quantile of the gains, in points.
-        high: the 97.5 % quantile.
-        fell: the share of contexts in which accuracy fell.
+        high: the 97.5 % quantile, in points.
+        fell: the share of contexts with a loss of accuracy.
     """
 
     most: float
@@ -79,8 +81,8 @@ class Range(NamedTuple):
 
 
 EQUAL, STATED, ESTIMATED, POOLED, LABELED = "equal", "stated", "estimated", "pooled", "labeled"
-"""Sources of shares: known to be about equal, known otherwise, estimated from one context or from
-several, and measured on labeled rows."""
+"""Sources of shares: known to be about equal, known to be other shares, estimated from one context
+or from several contexts, and learned from labeled rows."""
 
 RANGES: dict[str, tuple[Range, ...]] = {
     EQUAL: (
@@ -105,19 +107,20 @@ RANGES: dict[str, tuple[Range, ...]] = {
         Range(np.inf, 1191, 17.7, -0.7, 44.1, 0.03),
     ),
 }
-"""Source of the shares -> gains in the study configs/evidence_recommend.py
-(evidence_experience.csv)."""
+"""Source of the shares -> measured gains, by promised gain. From evidence_experience.csv of the
+study configs/evidence_recommend.py."""
 
 
 def promised_gain(before: np.ndarray, after: np.ndarray) -> float:
     """Computes the gain in accuracy if the corrected scores are right log-probabilities, in points.
 
-    This is the mean over rows of the largest probability after the correction, less the probability
-    of the label that was largest before. It is never below 0, and a signal rather than a forecast.
+    For each row it is the probability of the label predicted after the correction, minus the
+    probability of the label predicted before. Both probabilities are the softmax of the corrected
+    scores. The mean over rows is never below 0; it is a signal and not a forecast.
 
     Args:
         before: [n, k], scores in nats.
-        after: [n, k], corrected.
+        after: [n, k], corrected scores in nats.
 
     >>> round(promised_gain(np.log([[0.6, 0.4]]), np.log([[0.25, 0.75]])), 1)
     50.0
@@ -129,12 +132,12 @@ def promised_gain(before: np.ndarray, after: np.ndarray) -> float:
 
 
 def expect(before: np.ndarray, after: np.ndarray, source: str) -> Expected:
-    """Estimates the gain of a correction from its gains on contexts with similar scores.
+    """Estimates the gain of a correction from gains on contexts with a similar promised gain.
 
     Args:
         before: [n, k], scores in nats.
-        after: [n, k], corrected.
-        source: of the shares; the gain is unknown if `RANGES` lacks it.
+        after: [n, k], corrected scores in nats.
+        source: the source of the shares. The gain is unknown if `RANGES` has no entry for it.
     """
     if source not in RANGES:
         return UNKNOWN
@@ -145,20 +148,20 @@ def expect(before: np.ndarray, after: np.ndarray, source: str) -> Expected:
 
 
 def find_range(ranges: Sequence[Range], promised: float) -> Range:
-    """Finds the range of a promised gain, in points."""
+    """Finds the range that contains a promised gain, in points."""
     return next((range_ for range_ in ranges if promised <= range_.most), ranges[-1])
 
 
 def expect_from_rows(gain: Estimate, before: np.ndarray, after: np.ndarray) -> Expected:
     """Estimates the gain from labeled rows.
 
-    The risk is the probability below one half of the Beta distribution with the parameters won + 1
-    and lost + 1, where won and lost are the numbers of rows that turn right and wrong.
+    The risk is P(p < 1/2) for p ~ Beta(won + 1, lost + 1). "won" counts the rows that only the
+    corrected scores predict correctly, "lost" the rows that only the uncorrected scores do.
 
     Args:
-        gain: measured on the rows.
-        before: [m], True for rows that are right without a correction.
-        after: [m], True for rows that are right after it.
+        gain: the gain measured on the rows.
+        before: [m], True for rows that are predicted correctly without a correction.
+        after: [m], True for rows that are predicted correctly after it.
     """
     won, lost = int((after & ~before).sum()), int((before & ~after).sum())
     risk = float(betainc(won + 1, lost + 1, 0.5))
@@ -166,9 +169,9 @@ def expect_from_rows(gain: Estimate, before: np.ndarray, after: np.ndarray) -> E
 
 
 LEAVE, MATCH = "icl", "prior_matching"
-"""The methods of advice: to leave the scores as they are, and to match shares."""
+"""The methods of advice: no correction, and matching the mean prediction to label shares."""
 MANY_NAMES = 5
-"""The largest number of shares in a sentence."""
+"""The number of shares up to which a sentence lists all of them."""
 Options = dict[str, float | tuple[float, ...]]
 ScoresT = TypeVar("ScoresT")
 
@@ -177,9 +180,9 @@ class Signals(NamedTuple):
     """Measures of unlabeled scores.
 
     Attributes:
-        rows: n.
-        preference: the largest mean score of a label less the least, in nats.
-        error: its standard error, in nats.
+        rows: n, the number of rows.
+        preference: the largest mean score of a label minus the smallest, in nats.
+        error: the standard error of the preference, in nats.
         information: the information of a row's scores on its label after BC, in nats.
     """
 
@@ -190,27 +193,27 @@ class Signals(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """Shares of the labels, their error, the reasons, and the gain to expect.
+    """Label shares to match, their error, the reasons, and the expected gain.
 
-    `advice.apply(scores)` and `calibrate(scores, advice.method, **advice.options)` give the same
-    scores in every interface, and so does the file that `save_advice` writes.
+    `advice.apply(scores)`, `calibrate(scores, advice.method, **advice.options)` and the file that
+    `save_advice` writes give the same corrected scores in every interface.
 
     Attributes:
-        method: "prior_matching", which matches the shares; "icl" leaves the scores as they are.
-            Labeled rows may choose another method.
-        options: target_prior, the shares (equal ones without it), and share_error.
-        source: of the shares, see `EQUAL` to `LABELED`; "" without shares.
-        reason: sentences; the first is the advice.
+        method: "prior_matching" matches the shares; "icl" leaves the scores as they are. Labeled
+            rows may choose another method.
+        options: target_prior, the shares (without it they are equal), and share_error.
+        source: the source of the shares, see `EQUAL` to `LABELED`; "" without shares.
+        reason: sentences; the first one is the advice.
         signals: measures of the unlabeled scores.
         expected: the gain in accuracy with a 95 % interval, and the risk of a loss.
         label_names: k names.
-        accuracy: with labels, the accuracy of the advice on rows that did not choose it; else None.
-        measured: method -> accuracy on the labeled rows, cross-validated; empty without labels.
-            The best of many methods is flattered by luck, which `accuracy` is not.
-        if_balanced: the method and options for labels that are about equally frequent, if others
-            are better for these; else None.
-        doubt: a sentence if known right labels speak against the advice, else "".
-        by_labels: the advice with the right labels of the rows themselves, if they are known.
+        accuracy: the accuracy of the advice on held-out labeled rows; None without labels.
+        measured: method -> cross-validated accuracy on the labeled rows; empty without labels. The
+            best of many methods is too high by selection; `accuracy` is not.
+        if_balanced: the method and options to use instead if labels are about equally frequent;
+            None without an alternative.
+        doubt: a sentence if known right labels contradict the advice, else "".
+        by_labels: the advice that uses the right labels of the same rows, if they are known.
     """
 
     method: str
@@ -228,7 +231,7 @@ class Advice(NamedTuple):
 
     @property
     def shares(self) -> dict[str, float] | None:
-        """Label -> its share; None if no shares are matched."""
+        """The share of each label; None without shares to match."""
         if not self.source:
             return None
         k = len(self.label_names)
@@ -237,12 +240,12 @@ class Advice(NamedTuple):
 
     @property
     def error(self) -> float | None:
-        """The standard error of each share beside the sampling error of the rows, None if exact."""
+        """The standard error of each share, without sampling error; None for exact shares."""
         return self.options.get("share_error")  # type: ignore[return-value]
 
     @property
     def short(self) -> str:
-        """A name for tables: "leave it", "equal shares", "pooled shares", or the method."""
+        """A name for tables, such as "leave it" or "equal shares"; without shares, the method."""
         if self.method == LEAVE:
             return "leave it"
         near = "nearly " if self.source == EQUAL and self.error else ""
@@ -257,31 +260,39 @@ class Advice(NamedTuple):
         return self._replace(method=method, options=options, source=EQUAL, if_balanced=None)
 
     def apply(self, scores: ScoresT, **arguments: object) -> ScoresT:
-        """Returns the scores [..., n, k] corrected as advised.
+        """Corrects scores [..., n, k] as advised.
 
         Args:
-            scores: in nats, in a form that `calibrate` accepts.
-            **arguments: other arguments of `calibrate`, such as columns; a method that labeled
+            scores: scores in nats, in a form that `calibrate` accepts.
+            **arguments: other arguments of `calibrate`, such as columns. A method that labeled
                 rows chose may need labeled and labels.
         """
-        options: dict[str, object] = {**self.options}
-        if "target_prior" in options and is_frame(scores):
-            options["target_prior"] = self.shares  # by name
+        options, matched = dict[str, object](self.options), self.options.get("target_prior")
+        if isinstance(matched, tuple) and is_frame(scores):
+            options["target_prior"] = dict(zip(self.label_names, matched, strict=True))
         return calibrate(scores, self.method, **options, **arguments)  # type: ignore[call-overload,no-any-return]
 
-    def to_frame(self) -> pd.DataFrame:
-        """Returns a frame with a row for each method that labeled rows measured.
+    def in_order(self, names: Sequence[str]) -> Advice:
+        """Returns the advice for the same labels in the order of these names."""
+        options, shares = dict(self.options), self.options.get("target_prior")
+        if isinstance(shares, tuple):
+            places = map([*map(str, self.label_names)].index, names)
+            options["target_prior"] = tuple(shares[place] for place in places)
+        return self._replace(options=options, label_names=tuple(names))
 
-        Its columns: whether the method is advised, the accuracy on the labeled rows with the ends
-        of its 95 % interval (NaN without labels), and for the advice the gain to expect with the
-        ends of its interval and the risk of a loss.
+    def to_frame(self) -> pd.DataFrame:
+        """Returns a frame with a row for the advice and for each method measured on labeled rows.
+
+        The columns are: whether the method is advised; the accuracy on the labeled rows with the
+        ends of its 95 % interval (NaN without labels); and, for the advice only, the expected gain
+        with the ends of its interval and the risk of a loss.
 
         Raises:
             InputError: pandas is not installed.
         """
         measured, chosen = dict(self.measured), self.short
         if self.accuracy is not None:
-            measured[chosen] = self.accuracy  # on rows that did not choose it
+            measured[chosen] = self.accuracy  # on held-out rows
         rows = []
         for name in dict.fromkeys([chosen, *measured]):
             gain, risk = self.expected[:2] if name == chosen else (None, np.nan)
@@ -301,23 +312,27 @@ class Advice(NamedTuple):
 
 
 def list_shares(shares: Mapping[str, float]) -> str:
-    """Lists shares in percent; the largest ones, if there are many labels.
+    """Lists shares in percent; if there are many labels, only the largest shares.
 
     >>> list_shares({"no": 0.8, "yes": 0.2})
     'no 80 %, yes 20 %'
     """
     largest = sorted(shares, key=lambda name: -shares[name])[: MANY_NAMES - 2]
     names = [*shares] if len(shares) <= MANY_NAMES else largest
-    texts = [f"{name} {100 * shares[name]:.3g} %" for name in names]
+    texts = [f"{name} {100 * shares[name]:.1f} %".replace(".0 %", " %") for name in names]
     return ", ".join(texts) + f" and {len(shares) - len(names)} others" * (len(names) < len(shares))
+
+
+AdviceSource = str | Path | Advice
+"""A file of `save_advice`, or advice itself."""
 
 
 def save_advice(path: str | Path, advice: Mapping[str, Advice]) -> None:
     """Writes advice to a JSON file that every interface reads.
 
     Args:
-        path: the file.
-        advice: name of a context -> its advice.
+        path: the file to write.
+        advice: the name of each context -> its advice.
     """
     contexts = []
     for name, one in advice.items():
@@ -331,74 +346,81 @@ def save_advice(path: str | Path, advice: Mapping[str, Advice]) -> None:
 
 
 def load_advice(
-    source: str | Path | Advice, labels: Sequence[object] = (), *, k: int = 0, context: str = ""
-) -> tuple[str, Options]:
-    """Returns the method and the options of advice, for labels in the order of their columns.
+    source: AdviceSource, labels: Sequence[object] = (), *, k: int = 0, context: str = ""
+) -> Advice:
+    """Returns advice for labels in the order of their columns.
 
     Args:
-        source: a file of `save_advice`, or advice itself.
-        labels: names of the labels; without names the file's order of labels counts.
+        source: a file written by `save_advice`, or an `Advice`.
+        labels: the names of the labels. Without names, the shares keep the order of the file.
         k: the number of labels, if they have no names.
-        context: name of the context; if the file lacks it, all its contexts must advise the same.
+        context: the name of the context. If the file lacks it, the advice for all its contexts
+            must be equal.
 
     Raises:
-        InputError: the file cannot be read, advises on other labels, or differs between contexts.
+        InputError: the file cannot be read, has no advice for these labels, or has different advice
+            for several contexts.
 
     >>> import tempfile
     >>> seen = Signals(9, 0.0, 0.0, 0.0)
-    >>> advice = Advice("icl", {}, "", ("leave it",), seen, UNKNOWN, ("a", "b"))
+    >>> advice = Advice("icl", {}, "", ("Leave it.",), seen, UNKNOWN, ("a", "b"))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_advice(f"{folder}/a.json", {"one": advice})
-    ...     print(load_advice(f"{folder}/a.json", ("b", "a")))
-    ('icl', {})
+    ...     load_advice(f"{folder}/a.json", ("b", "a")).label_names
+    ('b', 'a')
     """
-    where, names = "advice", [*map(str, labels)]
     if isinstance(source, Advice):
-        contexts = [_Saved("", source.label_names, source.method, source.options)]
-    else:
-        where = str(source)
-        with answering((OSError, ValueError, KeyError, TypeError), where, EXPECTED, WRITE_IT):
-            saved = json.loads(Path(source).read_text(encoding="utf-8"))["advice"]
-            contexts = [*map(_read_context, saved)]
-    fitting = [one for one in contexts if sorted(one.labels) == sorted(names)]
+        return choose_advice([("", source)], "advice", labels, k=k)
+    return choose_advice(read_advice(source), str(source), labels, k=k, context=context)
+
+
+EXPECTED = "a JSON file of advice, from recommend or save_advice"
+WRITE_IT = "run recommend on scores of these labels, and save its advice"
+
+
+def read_advice(path: str | Path) -> list[tuple[str, Advice]]:
+    """Reads the contexts of a file of `save_advice`, each with its name."""
+    with answering((OSError, ValueError, KeyError, TypeError), path, EXPECTED, WRITE_IT):
+        saved = json.loads(Path(path).read_text(encoding="utf-8"))["advice"]
+        return [(str(context["context"]), _read_context(context)) for context in saved]
+
+
+def choose_advice(
+    contexts: Sequence[tuple[str, Advice]], where: str, labels: Sequence[object] = (), *,
+    k: int = 0, context: str = "",
+) -> Advice:  # fmt: skip
+    """Returns the advice of one of a file's contexts (see `load_advice`)."""
+    names = tuple(map(str, labels))
+    own = [pair for pair in contexts if pair[0] == context] or contexts
+    fitting = [pair for pair in own if sorted(map(str, pair[1].label_names)) == sorted(names)]
     if not names:
-        fitting = [one for one in contexts if len(one.labels) == k]
+        fitting = [pair for pair in own if len(pair[1].label_names) == k]
     if not fitting:
         wanted = f"advice on the labels {shown(names)}" if names else f"advice on {k} labels"
-        got = "; ".join(dict.fromkeys(shown(one.labels) for one in contexts))
+        got = "; ".join(dict.fromkeys(shown(one.label_names) for _, one in own))
         raise InputError.at(where, wanted, f"advice on {got or 'none'}", WRITE_IT)
-    own = [one for one in fitting if one.context == context] or fitting
-    chosen = [one.in_order(names) for one in own]
-    if any(other != chosen[0] for other in chosen):
-        listed = shown([one.context for one in own])
-        expected, got = "the same advice for all contexts", f"different advice for {listed}"
+    first, *others = [one.in_order(names or one.label_names) for _, one in fitting]
+    if any((other.method, other.options) != (first.method, first.options) for other in others):
+        expected = "the same advice for all contexts"
+        got = f"different advice for {shown([name for name, _ in fitting])}"
         raise InputError.at(where, expected, got, "keep the advice of one context in the file")
-    return chosen[0]
+    return first
 
 
-EXPECTED = "a JSON file of advice"
-WRITE_IT = "write it with recommend, on scores of these labels"
-
-
-class _Saved(NamedTuple):
-    """A context's advice as files keep it; the shares are in the order of the labels."""
-
-    context: str
-    labels: tuple[str, ...]
-    method: str
-    options: Options
-
-    def in_order(self, names: Sequence[str]) -> tuple[str, Options]:
-        """Returns the method and the options, with the shares in the order of the names."""
-        options, shares = dict(self.options), self.options.get("target_prior")
-        if isinstance(shares, tuple) and names:
-            options["target_prior"] = tuple(shares[self.labels.index(name)] for name in names)
-        return self.method, options
-
-
-def _read_context(saved: Mapping[str, Any]) -> _Saved:
+def _read_context(saved: Mapping[str, Any]) -> Advice:
     labels, options = tuple(map(str, saved["labels"])), dict(saved["options"])
     if "target_prior" in options:
         shares = options["target_prior"]
         options["target_prior"] = tuple(float(shares[name]) for name in labels)
-    return _Saved(str(saved["context"]), labels, str(saved["method"]), options)
+    method, source = str(saved["method"]), str(saved["source"])
+    check_options(method, get_method(method).factory, options, len(labels))
+    (first, *more), unseen = map(str, saved["reason"]), Signals(0, np.nan, np.nan, np.nan)
+    return Advice(method, options, source, (first, *more), unseen, UNKNOWN, labels)
+
+
+def refuse_beside_advice(**given: object) -> None:
+    """Raises an error if arguments that advice replaces are given, too."""
+    if named := [spell(name).rstrip("=") for name, argument in given.items() if argument]:
+        expected = "no other argument for the correction"
+        got = f"{' and '.join(named)} too"
+        raise InputError.at("", expected, got, "leave the others out", "advice")

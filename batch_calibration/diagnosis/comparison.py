@@ -1,4 +1,4 @@
-"""Every method side by side on labeled rows: accuracy, gain over ICL, and whether it is noise."""
+"""A comparison of methods on labeled rows: accuracy, and gain over ICL with its interval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from batch_calibration.metrics import Estimate, accuracy_of, gain_of
 from batch_calibration.scores import ScoreTable, make_block
 
 BASELINE, CORRECTED = REFERENCES = "icl", "bc"
-"""Gains are measured against ICL; other methods are shown beside it and BC."""
+"""The baseline of all gains is ICL. Short tables always show ICL and BC."""
 
 
 class MethodResult(NamedTuple):
@@ -29,10 +29,10 @@ class MethodResult(NamedTuple):
 
     Attributes:
         method: its name in `METHODS`.
-        accuracy: the share of labeled rows that it answers rightly, with its 95 % interval.
-        gain: accuracy less ICL's, paired by row; None for ICL and where ICL was not run.
-        better: contexts whose accuracy is above ICL's.
-        worse: contexts whose accuracy is below ICL's.
+        accuracy: the share of labeled rows with a right prediction, with its 95 % interval.
+        gain: accuracy minus ICL's accuracy, paired by row; None for ICL and if ICL was not run.
+        better: the number of contexts with a higher accuracy than ICL's.
+        worse: the number of contexts with a lower accuracy than ICL's.
     """
 
     method: str
@@ -43,20 +43,20 @@ class MethodResult(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The gain in words: a gain, a loss, or noise; "" for ICL."""
+        """A phrase: "a gain", "a loss" or "within noise"; "" without a gain."""
         if self.gain is None:
             return ""
         return ("within noise", "a gain", "a loss")[self.gain.beyond_noise]
 
 
 class Comparison(NamedTuple):
-    """Methods side by side on one context, or on several together.
+    """Results of several methods on one context, or pooled over several contexts.
 
     Attributes:
-        results: one of each method, in the order of `METHODS`.
-        rows: how many labeled rows were judged.
-        contexts: how many contexts these are of.
-        skipped: method -> why it could not be used.
+        results: one result for each method, in the order of `METHODS`.
+        rows: the number of labeled rows.
+        contexts: the number of contexts.
+        skipped: method -> the reason why it could not be used.
     """
 
     results: tuple[MethodResult, ...]
@@ -68,8 +68,8 @@ class Comparison(NamedTuple):
         return f"Comparison({len(self.results)} methods, {self.rows:,} labeled rows: print it)"
 
     def cells(self, *, is_all: bool = False) -> list[list[str]]:
-        """Header and a row a method, in %: all of them, or the best of each group."""
-        # Of several contexts counts say more than the interval of their mean accuracy.
+        """Returns a header and rows in %: all methods, or the best method of each group."""
+        # For several contexts, counts are more informative than an interval of the mean accuracy.
         is_one = self.contexts == 1
         header = ["method", "accuracy", f"gain over {BASELINE}", "verdict"]
         rows = [header if is_one else [*header, "better, worse"]]
@@ -83,23 +83,28 @@ class Comparison(NamedTuple):
         return rows
 
     def _best_of_groups(self) -> list[MethodResult]:
-        """ICL, BC, and the most accurate other method of each group of the table of methods."""
+        """Returns the results of ICL, BC, and the most accurate other method of each group."""
         best: dict[str, MethodResult] = {}
         chosen = set(REFERENCES)
-        # The first of equal ones: sorting keeps their order.
+        # Sorting is stable, so the first of equally accurate methods is chosen.
         for outcome in sorted(self.results, key=lambda outcome: -outcome.accuracy.value):
             if outcome.method not in REFERENCES:
                 chosen.add(best.setdefault(METHODS[outcome.method].group, outcome).method)
         return [outcome for outcome in self.results if outcome.method in chosen]
 
     def reading_note(self, *, is_all: bool = False, more: str = ".to_frame() has") -> str:
-        """A note on how to read the cells; `more` is what shows the methods that are left out."""
+        """Explains the cells.
+
+        Args:
+            is_all: True if the cells show all methods.
+            more: the beginning of a clause that gives the number of hidden methods.
+        """
         text = "In %, with 95 % intervals; gains are paired by row."
         if self.contexts > 1:
             text += " 'better, worse' counts contexts."
         hidden = len(self.results) - len(self._best_of_groups())
         if hidden and not is_all:
-            text += f" Shown is each group's best method on these labels; {more} {hidden} more."
+            text += f" Each group's best method on these labels is shown; {more} {hidden} more."
         if self.skipped:
             text += f" {len(self.skipped)} methods need inputs that were not given."
         return text
@@ -124,7 +129,7 @@ class Comparison(NamedTuple):
         return f"<p>{self.rows:,} labeled rows</p>{table}<p>{escape(self.reading_note())}</p>"
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a method: accuracy and gain (0 to 1) with the ends of their 95 % intervals.
+        """Returns a row for each method: accuracy and gain (0 to 1) with their 95 % intervals.
 
         Raises:
             InputError: pandas is not installed.
@@ -140,7 +145,7 @@ class Comparison(NamedTuple):
 def judge_answers(
     picks: Mapping[str, np.ndarray], gold: np.ndarray, skipped: Mapping[str, str]
 ) -> Comparison:
-    """Predictions [n] of each method against the right labels [n], -1 where unknown."""
+    """Compares the predictions [n] of each method with the right labels [n], -1 if unknown."""
     is_labeled = gold >= 0
     labels = gold[is_labeled]
     right = {name: pick[: len(gold)][is_labeled] == labels for name, pick in picks.items()}
@@ -155,10 +160,10 @@ def judge_answers(
 
 
 def pool(comparisons: Sequence[Comparison]) -> Comparison:
-    """Several contexts together, of the methods that all have, weighted by their labeled rows.
+    """Averages results over contexts, weighted by their numbers of labeled rows.
 
-    Intervals suppose that the contexts have no rows in common: how far they reach is added in
-    squares, as by `over_tasks`.
+    Methods that some context lacks are left out. The intervals assume that contexts have different
+    rows, so their errors are independent: half-widths add in squares, as in `over_tasks`.
     """
     rows = np.array([comparison.rows for comparison in comparisons])
     shares = rows / rows.sum()
@@ -179,7 +184,7 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison:
 
 
 def _weighted_mean(estimates: Sequence[Estimate], shares: np.ndarray) -> Estimate:
-    """The mean of estimates of rows that have nothing in common, with its interval."""
+    """Averages independent estimates; each half of the interval is a root of a sum of squares."""
     means, low, high = np.array(estimates).T  # [c] each
     mean = float(shares @ means)
     below, above = (float(np.linalg.norm(shares * (end - means))) for end in (low, high))
@@ -200,24 +205,24 @@ def compare(
     from_probs: bool | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Every method that the scores allow, judged on rows whose right labels are known.
+    """Measures the accuracy of every usable method on rows with known right labels.
 
     Args:
         scores: [n, k], log-probabilities in nats of the rows to correct.
-        gold: [n], their right labels as indices or names of columns; -1 where unknown.
-        methods: names from `METHODS`; all that can be used by default.
+        gold: [n], the right labels of these rows as indices or names of columns; -1 if unknown.
+        methods: names from `METHODS`; by default all usable methods.
         probe: [m, k], scores of content-free prompts, for the methods that learn from them.
         labeled: [m, k], scores of other, labeled rows, for the methods that learn from labels.
-        labels: [m], the labels of these.
-        options: method -> what its `make` takes, such as `{"bc": {"strength": 0.5}}`.
-        columns: of a frame that holds more than scores, the names of the labels' columns;
-            those of labeled and probe have the same names.
-        from_probs: whether scores, probe and labeled are probabilities, as in `calibrate`.
-        seed: of methods that start at random.
+        labels: [m], the labels of the labeled rows.
+        options: method -> arguments of its `make`, such as `{"bc": {"strength": 0.5}}`.
+        columns: the names of the label columns, if a frame has other columns, too. Frames of
+            labeled and probe must have columns with the same names.
+        from_probs: True if scores, probe and labeled are probabilities, see `calibrate`.
+        seed: the seed of methods with a random start.
 
     Raises:
-        InputError: as `calibrate`; no right label; labeled without labels or the reverse; an
-            unknown method, or none that can be used.
+        InputError: `calibrate` would refuse the scores; no right label is known; only one of
+            labeled and labels is given; a method is unknown; or no method is usable.
 
     >>> comparison = compare(20 * [[-1.0, -3.0], [-2.0, -2.5]], 20 * [0, 1], methods=["icl", "bc"])
     >>> [(result.method, result.accuracy.value, result.verdict) for result in comparison.results]
@@ -261,7 +266,7 @@ def compare_tables(
     seed: int = 0,
     common: Sequence[Options] | None = None,
 ) -> Iterator[Comparison]:
-    """For each table the methods that it allows, judged on its labeled rows; see `run_methods`."""
+    """Yields the results of the usable methods on each table; see `run_methods`."""
     groups = [task_of(table) for table in tables]
     found = run_methods(tables, methods, options=options, seed=seed, groups=groups, common=common)
     for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):

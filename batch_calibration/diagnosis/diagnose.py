@@ -1,4 +1,4 @@
-"""Numbers of a diagnosis: preference, error, changed and fragile predictions, gain."""
+"""Measurements of a diagnosis: preference, standard error, changed predictions, and gain."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from batch_calibration.metrics import Estimate, accuracy_of, gain_of, mean_recal
 from batch_calibration.scores import ScoreTable, check_distinct
 
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
-"""By how much of itself a number of a half-precision dtype is rounded at most; 0 in full ones."""
+"""The largest relative rounding error of each half-precision dtype; 0 in full precision."""
 ROUNDINGS = 2
-"""So many roundings of both scores; of a Llama in bfloat16, the only model looked at whose labels
-lie that close, 34 of 37 predictions that flip have a smaller margin
-(half_precision.py of the evidence)."""
+"""The threshold of the margin between two scores, in roundings of both scores. With a Llama in
+bfloat16, 34 of 37 predictions that flip have a smaller margin. No other model of the study has
+label scores this close (half_precision.py of the evidence)."""
 
 
 def centered_error(rows: np.ndarray) -> np.ndarray:
-    """The standard error of each label's mean score less the mean over labels.
+    """Computes the standard error of each label's preference.
 
     The preference of label j is the mean over rows of r_ij = s_ij - mean_l s_il, so its standard
     error is sd(r_j) / sqrt(n), with n - 1 in the variance.
@@ -42,7 +42,7 @@ def centered_error(rows: np.ndarray) -> np.ndarray:
         rows: [n, k], in nats.
 
     Returns:
-        [k], in nats; NaN for one row, which tells no error.
+        [k], in nats; NaN for one row.
 
     >>> centered_error(np.array([[0.0, 2.0], [0.0, 4.0]])).tolist()
     [0.5, 0.5]
@@ -51,7 +51,7 @@ def centered_error(rows: np.ndarray) -> np.ndarray:
 
 
 def pair_error(rows: np.ndarray, high: int, low: int) -> float:
-    """The standard error of the mean of s_high - s_low, in nats; NaN for one row.
+    """Computes the standard error of the mean of s_high - s_low, in nats; NaN for one row.
 
     >>> pair_error(np.array([[0.0, 2.0], [0.0, 4.0]]), 1, 0)
     1.0
@@ -67,36 +67,38 @@ def _error(per_row: np.ndarray) -> np.ndarray:
 
 
 def rows_needed(error: float, rows: int, target_error: float = 0.1) -> int | None:
-    """The rows that bring a standard error down to `target_error` nats; None where it is not known.
+    """Returns the number of rows that reduces a standard error e to `target_error` nats.
 
-    An error falls with the square root of the rows: n (e / target_error)^2, and two at least.
+    An error is proportional to 1 / sqrt(n), so this is n (e / target_error)^2, and at least 2. For
+    an error of NaN it is None.
 
     >>> rows_needed(0.2, 10)
     40
     """
     if np.isnan(error):
         return None
-    # Rounded first: 0.2 / 0.1 is a little more than 2 squared.
+    # Rounding comes first, because the floating-point error of the ratio would add a row.
     return max(2, int(np.ceil(round(rows * (error / target_error) ** 2, 6))))
 
 
 def find_fragile(
     rows: np.ndarray, corrected: np.ndarray, which: np.ndarray, *, strength: float = 1.0
 ) -> np.ndarray:
-    """Rows among some whose prediction under BC changes if one row is left out of the batch.
+    """Finds rows with a prediction under BC that changes if one row is left out of the batch.
 
-    Without row j the bias is (m b - s_j) / (m - 1). So the lead of label p over label a moves by
-    strength * (d_jp - d_ja) / (m - 1) with d_j = s_j - b, and one extreme over j for each pair of
-    labels decides for all rows: O(n k^2), not O(n^2 k). The row itself may be the one left out.
+    Without row j the bias of m rows is (m b - s_j) / (m - 1). The lead of label p over label a
+    moves by strength * (d_jp - d_ja) / (m - 1) with d_j = s_j - b. So for each pair of labels, the
+    extreme over j is the same for all rows: O(n k^2), not O(n^2 k). The row that is left out may be
+    the row itself.
 
     Args:
         rows: [n, k], all rows of the batch, in nats.
-        corrected: [n, k], s - strength * b, or that plus constants for labels.
-        which: indices of the rows in question.
+        corrected: [n, k], s - strength * b, or this plus a constant for each label.
+        which: indices of the rows to check.
         strength: the paper's gamma.
 
     Returns:
-        Indices out of `which`; all of them are stable in a batch of one row, which has no other.
+        The indices from `which` with a fragile prediction; none for a batch of one row.
 
     >>> rows = np.array([[0.0, 1.0], [0.0, 1.1], [0.0, 3.0]])
     >>> find_fragile(rows, rows - rows.mean(axis=0), np.array([0, 1])).tolist()
@@ -104,15 +106,15 @@ def find_fragile(
     """
     if len(rows) < 2 or not len(which):
         return np.array([], int)
-    # [n, k], by how much leaving a row out moves the bias.
+    # [n, k], the change of the bias if a row is left out.
     moves = strength * (rows - rows.mean(axis=0)) / (len(rows) - 1)
     guess = corrected[which].argmax(axis=-1)
     is_fragile = np.zeros(len(which), bool)
     for label in np.unique(guess):
         of_label = guess == label
-        # The worst row to leave out, for each pair of labels.
+        # The row that reduces the lead most decides, for each pair of labels.
         least_move = (moves[:, [label]] - moves).min(axis=0)
-        # [rows of this label, k], nats
+        # [rows predicted as this label, k], in nats
         leads = corrected[which[of_label]][:, [label]] - corrected[which[of_label]]
         is_other_label = np.arange(rows.shape[-1]) != label
         is_fragile[of_label] = ((leads + least_move) < 0)[:, is_other_label].any(axis=-1)
@@ -120,18 +122,20 @@ def find_fragile(
 
 
 def find_rounded(scores: np.ndarray, corrected: np.ndarray, dtype: str) -> np.ndarray:
-    """The rows whose two best labels, corrected, lie closer than a model's numbers are rounded.
+    """Finds rows with a margin between the two best labels below the rounding of the dtype.
+
+    Another order of summation, such as on another device, may change these predictions.
 
     Args:
-        scores: [n, k], in nats; the larger a score, the more of it is lost.
-        corrected: [n, k].
-        dtype: what the model computed in; none of the rows is meant in full precision.
+        scores: [n, k], in nats. Rounding errors are proportional to their size.
+        corrected: [n, k], corrected scores in nats.
+        dtype: the dtype of the model's computations. For full precision no row is found.
 
     Raises:
-        InputError: an unknown dtype.
+        InputError: the dtype is unknown.
 
     Returns:
-        Their indices: another order of the same sums may predict otherwise.
+        The indices of the rows.
 
     >>> scores = np.array([[-8.0, -10.0], [-8.0, -8.1]])
     >>> find_rounded(scores, scores, "bfloat16").tolist()
@@ -145,18 +149,18 @@ def find_rounded(scores: np.ndarray, corrected: np.ndarray, dtype: str) -> np.nd
 
 
 DISTANCES = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0)
-"""Distances below the bound at which missing labels are put, in nats."""
+"""Distances between the bound and the scores that missing labels get, in nats."""
 
 
 class PredictionRange(NamedTuple):
-    """Predictions as the missing labels are put at several distances below their bound.
+    """Ranges of predictions over several distances of missing labels below their bound.
 
     Attributes:
-        rows: the rows that returned a label; the others are left out.
-        same: how many of these are predicted the same at every distance.
-        accuracy: least and greatest share of right predictions among rows whose label is known;
-            None where none is.
-        shares: [k, 2], least and greatest share of rows that each label is predicted for.
+        rows: the number of rows with a returned label; other rows are left out.
+        same: the number of rows with the same prediction at every distance.
+        accuracy: the lowest and the highest accuracy on rows with a known label; None without
+            known labels.
+        shares: [k, 2], the lowest and the highest share of rows for which a label is predicted.
     """
 
     rows: int
@@ -173,20 +177,20 @@ def range_of_predictions(
     labels: np.ndarray | None = None,
     distances: Sequence[float] = DISTANCES,
 ) -> PredictionRange:
-    """The range of predictions over where below their bound the missing labels lie.
+    """Measures how predictions depend on the unknown scores of missing labels.
 
-    All missing labels are put at the same distance, for each distance in turn; distances that
-    differ by label and row could change more.
+    For each distance in turn, all missing labels get a score at this distance below their bound.
+    Distances that differ between labels and rows could change more predictions.
 
     Args:
-        scores: [n, k], in nats; `find_missing` says which are missing.
-        correct: scores [m, k] without missing ones -> corrected scores, such as `calibrate`.
+        scores: [n, k], in nats; `find_missing` marks the missing ones.
+        correct: a function from complete scores [m, k] to corrected scores, such as `calibrate`.
         bound: [n], see `fill_scores`.
-        labels: [n], the right labels, -1 where unknown.
-        distances: how far below the bound, in nats.
+        labels: [n], the right labels, -1 if unknown.
+        distances: distances below the bound, in nats.
 
     Raises:
-        InputError: no row returned a label.
+        InputError: no row has a returned label.
 
     >>> seen = range_of_predictions(np.array([[-1.0, -np.inf], [-2.0, -1.0]]), lambda rows: rows)
     >>> seen.same, seen.shares.tolist()
@@ -198,7 +202,7 @@ def range_of_predictions(
         if not is_kept.any():
             raise InputError("scores: no row has a score of any label; request more tokens.")
         picks.append(np.asarray(correct(filled)).argmax(axis=-1))
-    # The same rows are kept at each distance, so the last mask is that of all.
+    # Every distance keeps the same rows, so the last mask is valid for all of them.
     return prediction_range(
         np.stack(picks), scores.shape[1], None if labels is None else labels[is_kept]
     )
@@ -207,7 +211,7 @@ def range_of_predictions(
 def prediction_range(
     picks: np.ndarray, k: int, labels: np.ndarray | None = None
 ) -> PredictionRange:
-    """The range of predictions `picks` [d, n] from one distance to the next.
+    """Computes the ranges over the distances of predictions `picks` [d, n].
 
     >>> prediction_range(np.array([[0, 1], [0, 0]]), 2, np.array([0, 1]))[:3]
     (2, 1, (0.5, 1.0))
@@ -226,7 +230,7 @@ def prediction_range(
 
 
 DRAWS = 2000
-"""Of rows, for intervals that have no closed form."""
+"""The number of bootstrap draws for intervals without a closed form."""
 
 
 @usual_jax
@@ -247,32 +251,34 @@ def diagnose(
 ) -> Diagnosis:
     """Measures the preference of a prompt, the changed predictions, and the gain of a correction.
 
-    The preference of a label is its mean score less the mean over all labels; its standard error is
-    over rows. For grades, and if shares are known, it is the bias that matches the mean prediction
-    to the shares, because mean scores differ without a bias, too. A prediction that BC changes is
-    fragile if it changes again without some row of the batch (the jackknife). BC with the mean of
-    the other rows predicts the same: m s_i / (m - 1) less a constant for each label.
+    The preference of a label is its mean score minus the mean over all labels; its standard error
+    is over rows. For grades, and if shares are known, the preference is the bias that matches the
+    mean prediction to the shares, because mean scores differ even without a bias.
+
+    A prediction that BC changes is fragile if it changes again when one row is left out of the
+    batch (the jackknife). BC with the mean of the other m - 1 rows predicts the same labels: it is
+    m s_i / (m - 1) minus a constant for each label.
 
     Args:
         scores: [n, k], log-probabilities in nats.
-        labels: [n], the right labels as indices or names of columns, -1 where unknown; labels of
-            pandas are matched by index, as by `calibrate`.
+        labels: [n], the right labels as indices or names of columns, -1 if unknown. Pandas labels
+            are aligned by index, as in `calibrate`.
         corrected: [n, k], the corrected scores; by default `calibrate(scores, method)`.
-        columns: of a frame that holds more than scores, the names of the labels' columns.
+        columns: the names of the label columns, if a frame has other columns, too.
         label_names: k names; by default a frame's columns, or "label 0" and so on.
-        method: what corrected them, by its name in `METHODS`.
-        strength: of BC, where another than 1 corrected them.
-        from_probs: whether scores are probabilities, as in `calibrate`.
-        dtype: what the model computed in, such as "bfloat16", where the array is of another; rows
-            whose corrected margin is below the rounding of these numbers are counted.
-        cosines: True if scores are cosines, scaled or not; None: if all lie within 1 of 0 and
-            cannot be log-probabilities. Logits of a language model are in nats, because only
+        method: the name in `METHODS` of the method that corrected the scores.
+        strength: the strength of BC that corrected the scores.
+        from_probs: True if scores are probabilities, see `calibrate`.
+        dtype: the dtype of the model's computations, such as "bfloat16", if the array has another
+            one. Rows with a corrected margin below its rounding are counted.
+        cosines: True if scores are cosines, scaled or not. None: True if all scores are within 1 of
+            0 and cannot be log-probabilities. Logits of a language model are in nats, because only
             differences matter.
         ordinal: True if labels are grades in order; None: see `are_grades`.
         shares: [k], known shares of the labels.
 
     Raises:
-        InputError: as `calibrate`; an unknown dtype.
+        InputError: `calibrate` would refuse the scores, or the dtype is unknown.
 
     >>> found = diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], 20 * [0, 1])
     >>> print(found.before.accuracy, found.after.accuracy, len(found.changed))
@@ -285,7 +291,7 @@ def diagnose(
     cosines = validation.look_like_cosines(rows) if cosines is None else cosines
     label_names = check_names(label_names, names_of(scores, columns), rows.shape[-1])
     if corrected is None:
-        # The default is left out, as not every method takes a strength.
+        # Only some methods have the option strength, so the default is left out.
         options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
         corrected = calibrate(rows, method, from_probs=False, **options)
     columns = names_of(scores, columns)
@@ -299,7 +305,7 @@ def diagnose(
     if not dtype and UNIT_ROUNDOFF.get(own := str(getattr(scores, "dtype", ""))):
         dtype = own  # a float32 array may hold scores of any dtype
     n, k = rows.shape[0], rows.shape[-1]
-    exact = rows.astype(np.float64)  # sums of many float32 rows lose digits
+    exact = rows.astype(np.float64)  # sums over many float32 rows lose digits
     is_matched = shares is not None or (
         are_grades(exact, label_names) if ordinal is None else ordinal
     )
@@ -309,9 +315,9 @@ def diagnose(
     error = pair_error(moves, int(mean.argmax()), int(mean.argmin()))
     guess, new_guess = rows.argmax(axis=-1), after.argmax(axis=-1)
     changed = np.flatnonzero(guess != new_guess)
-    # Of the mean row, BC's bias, the jackknife has a closed form.
+    # The jackknife has a closed form for BC only, because its bias is the mean row.
     fragile = find_fragile(exact, after, changed, strength=strength) if method == "bc" else None
-    gold = np.full(n, -1)  # [n], -1 where unknown
+    gold = np.full(n, -1)  # [n], -1 if unknown
     if labels is not None:
         label_numbers = column_numbers(in_row_order(labels, "labels", scores), columns)
         gold = validation.check_labels(label_numbers, rows)
@@ -352,10 +358,11 @@ def diagnose(
 
 
 def are_grades(rows: np.ndarray, names: Sequence[str]) -> bool:
-    """Checks whether labels are grades: numbers as names, and scores that fall on both sides.
+    """Checks whether labels are grades: their names are numbers, and most rows are unimodal.
 
-    The scores of a grade row fall from its largest one to both ends. Scores of k labels without an
-    order do so in 2^(k - 1) / k! of the rows; most of the other rows must do so, too.
+    A row is unimodal if the scores, in the order of the grades, fall from the largest score to both
+    ends. For k labels without an order, a fraction 2^(k - 1) / k! of the rows is unimodal by
+    chance. For grades, more than half of the other rows must be unimodal, too.
 
     >>> rows = -((np.arange(5) - np.array([[1.0], [3.0], [4.0]])) ** 2)
     >>> are_grades(rows, "12345"), are_grades(rows, "abcde"), are_grades(rows[:, ::2], "012")
@@ -374,15 +381,15 @@ def are_grades(rows: np.ndarray, names: Sequence[str]) -> bool:
 def matched_offset(
     rows: np.ndarray, shares: Sequence[float] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Matches the mean prediction to shares, by default equal ones.
+    """Computes the bias that matches the mean prediction to shares pi.
 
     Args:
         rows: [n, k], in nats.
-        shares: [k].
+        shares: pi [k]; equal shares by default.
 
     Returns:
-        The bias [k] in nats, log pi not included; its linear approximation [n, k] by rows, with a
-        standard error of the mean that is the standard error of the bias.
+        The bias [k] in nats, without log pi; and the influence [n, k] of each row on the bias, to
+        first order. The standard error of the mean influence is the standard error of the bias.
     """
     k = rows.shape[-1]
     expected = np.full(k, 1 / k) if shares is None else np.maximum(shares, LEAST_STATED_SHARE)
@@ -398,9 +405,9 @@ def diagnose_table(
     table: ScoreTable, corrected: np.ndarray, method: str, strength: float = 1.0, dtype: str = "",
     shares: Sequence[float] | None = None, *, ordinal: bool | None = None,
 ) -> Diagnosis:  # fmt: skip
-    """Diagnoses the test rows of a table, which a method corrects to `corrected` [n, k]."""
+    """Diagnoses the test rows of a table and their corrected scores [n, k] from a method."""
     test = table.blocks["test"]
-    labels = test.labels if (test.labels >= 0).any() else None  # -1 where unknown
+    labels = test.labels if (test.labels >= 0).any() else None  # -1 if unknown
     return diagnose(
         test.log_probs, labels, corrected=corrected, label_names=table.label_names, method=method,
         strength=strength, from_probs=False, dtype=dtype or table.dtype,
@@ -411,10 +418,11 @@ def diagnose_table(
 def check_names(
     label_names: Sequence[str], columns: Sequence[Hashable] | None, k: int
 ) -> tuple[str, ...]:
-    """The k names of labels in sentences: as given, of a frame's `columns`, or numbers.
+    """Returns the k label names for sentences: the given names, a frame's `columns`, or numbers.
 
     Raises:
-        InputError: another number of names; the names of the columns in another order.
+        InputError: the number of names is not k, names repeat, or the column names are given in
+            another order.
     """
     names = tuple(label_names) or tuple(map(str, columns or ()))
     if not names:
@@ -435,8 +443,8 @@ def _share(labels: np.ndarray, k: int) -> np.ndarray:
 def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
     hits = guess == gold
     counts = np.bincount(gold, minlength=k)
-    occurs = counts > 0  # a label that never occurs has no recall
+    occurs = counts > 0  # a label without rows has no recall
     recall, counts = np.bincount(gold, hits, minlength=k)[occurs] / counts[occurs], counts[occurs]
-    # The same draws in each run.
+    # A fixed seed gives the same interval in each run.
     ends = mean_recall_interval(recall, counts, np.random.default_rng(0), draws=DRAWS)
     return Right(accuracy_of(hits), Estimate(float(recall.mean()), *ends))

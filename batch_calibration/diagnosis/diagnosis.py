@@ -1,4 +1,4 @@
-"""The values of a diagnosis, and their sentences."""
+"""The result of a diagnosis, and its description in sentences."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MANY_NAMES = 5
-"""Labels that a sentence lists by name; of more it gives the number."""
+"""The largest number of labels that a sentence lists by name; for more, it gives the number."""
 SUPPOSE_NO_EQUAL_SHARES = ("icl", "bc_empirical_bayes", "bcl_empirical_bayes")
-"""Methods that do not suppose that labels are right about equally often."""
+"""Prefixes of methods that do not assume equal label shares."""
 AS_ADVISED = "matching "
-"""The beginning of `Diagnosis.method` for scores that are corrected as advised."""
+"""The prefix of `Diagnosis.method` for scores that are corrected as advised."""
 
 
 class Right(NamedTuple):
-    """Accuracies of predictions, where the right labels are known.
+    """Accuracies of predictions on rows with known right labels.
 
     Attributes:
-        accuracy: of all labeled rows; the interval is the exact percentile bootstrap one.
-        balanced: mean over labels that occur of the accuracy on rows of that label; the bootstrap
-            draws rows within each label.
+        accuracy: the accuracy on all labeled rows, with an exact percentile bootstrap interval.
+        balanced: the mean recall over the labels that occur. The bootstrap draws rows within each
+            label.
     """
 
     accuracy: Estimate
@@ -35,37 +35,38 @@ class Right(NamedTuple):
 
 
 class Diagnosis(NamedTuple):
-    """Numbers of one context's scores, before and after a correction.
+    """Measurements of one context's scores, before and after a correction.
 
     Attributes:
         label_names: k names.
-        method: what corrected them.
-        rows: n.
-        labeled: rows whose right label is known.
-        preference: [k], mean log-probability of each label less the mean over labels, in nats:
-            which labels the prompt prefers, if the labels are about as frequent.
+        method: the name of the correction.
+        rows: n, the number of rows.
+        labeled: the number of rows with a known right label.
+        preference: [k], the mean log-probability of each label minus the mean over labels, in nats.
+            This is the prompt's preference if the labels are about equally frequent.
         error: [k], the standard error of each preference over rows, in nats; NaN for one row.
-        pair_error: the standard error of the difference between the largest and the least.
-        rows_needed: how many rows bring `pair_error` down to 0.1 `unit`; None for one row.
-        classes: [k], share of each label among the right ones; None where none is known.
-        predicted: [k], share of each label among the predictions from the scores as they are.
-        corrected: [k], the same from the corrected scores.
-        changed: indices of the rows whose prediction the correction changes.
-        hanging: of these, the rows that change again if one row is left out of the batch; None for
-            a method other than BC.
-        tied: rows whose corrected scores are all equal, so that the first label is predicted.
-        mass: the probability of all labels together, mean over rows; None where the scores cannot
-            be full-vocabulary log-probabilities.
-        before: how often the scores as they are are right; None where no label is known.
-        after: the same of the corrected scores.
-        gain: accuracy after less accuracy before, paired by row.
-        doubt: a question where right labels speak against the scores, "" else (see
+        pair_error: the standard error of the difference between the most and the least preferred
+            label.
+        rows_needed: the number of rows that reduces `pair_error` to 0.1 `unit`; None for one row.
+        classes: [k], the share of each label among the right labels; None without known labels.
+        predicted: [k], the share of each label among the predictions without a correction.
+        corrected: [k], the same for the corrected scores.
+        changed: indices of the rows with a prediction that the correction changes.
+        hanging: indices of the rows in `changed` with a prediction that changes again if one row is
+            left out of the batch; None for a method other than BC.
+        tied: the number of rows with k equal corrected scores. Their prediction is the first label.
+        mass: the probability of all labels together, mean over rows; None for scores that
+            cannot be full-vocabulary log-probabilities.
+        before: the accuracies without a correction; None without known labels.
+        after: the accuracies of the corrected scores; None without known labels.
+        gain: accuracy after minus accuracy before, paired by row; None without known labels.
+        doubt: a question if the right labels contradict the scores, else "" (see
             `methods.ask_about_order`).
-        rounded: indices of the rows whose corrected scores of the two best labels lie closer than
-            numbers of the model's dtype are rounded; None where the dtype is not known.
-        dtype: what the model computed in, "" where it is not known.
-        cosines: True if scores are cosines. Numbers here are in the scores' own unit; sentences
-            and tables compare the preference of cosines with their spread.
+        rounded: indices of the rows with a corrected margin between the two best labels below the
+            rounding of the model's dtype; None for an unknown dtype.
+        dtype: the dtype of the model's computations, "" if it is unknown.
+        cosines: True if scores are cosines. All numbers are in the unit of the scores; sentences
+            and tables give the preference of cosines relative to their spread.
         is_matched: True if the preference is the bias that matches known or equal shares.
     """
 
@@ -95,22 +96,22 @@ class Diagnosis(NamedTuple):
 
     @property
     def unit(self) -> float:
-        """The unit that the preference is printed in: 1 nat, or of cosines a standard deviation.
+        """The unit of the printed preference: 1 nat, or for cosines a standard deviation.
 
-        It is of the difference, over rows, between the scores of the labels most and least
-        preferred, so that a constant which scales all scores changes nothing. NaN where rows do not
-        differ.
+        For cosines it is the standard deviation, over rows, of the difference between the scores of
+        the most and the least preferred label. So the printed preference does not depend on the
+        scale of the scores. NaN if this difference is the same in all rows.
         """
         return unit_of(self.pair_error, self.rows, cosines=self.cosines)
 
     @property
     def size(self) -> float:
-        """The preference: the most preferred label less the least preferred, in `unit`."""
+        """The preference of the most preferred label over the least preferred one, in `unit`."""
         return float(np.ptp(self.preference)) / self.unit
 
     @property
     def rare(self) -> np.ndarray:
-        """Indices of the labels predicted, uncorrected, for less than 1 / (10 k) of the rows."""
+        """Indices of labels with an uncorrected predicted share of less than 1 / (10 k)."""
         return np.flatnonzero(self.predicted < 1 / (10 * len(self.label_names)))
 
     def __repr__(self) -> str:
@@ -124,7 +125,7 @@ class Diagnosis(NamedTuple):
         return paragraphs_html(self.sentences())
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a label: its preference and standard error in nats, its shares from 0 to 1.
+        """Returns a row for each label: preference, its standard error (nats), and shares (0 to 1).
 
         Raises:
             InputError: pandas is not installed.
@@ -136,7 +137,7 @@ class Diagnosis(NamedTuple):
         return to_frame(columns | {"right": right}, "label")
 
     def sentences(self) -> list[str]:
-        """Sentences: the preference, what the correction changes, and whether that helps."""
+        """Describes the preference, the changed predictions, and the gain in accuracy."""
         if self.rows == 1:
             text = (
                 "One row cannot separate bias from the right answer; give at least 10 rows of "
@@ -165,7 +166,7 @@ def _preference(found: Diagnosis) -> str:
     if found.rows == 2:
         return f"{text}by {size:.2f} {unit}; two rows do not show how certain this is."
     error = found.pair_error / found.unit
-    # :.2f would show 0.00
+    # Two decimals would show a small error as 0.00.
     shown = f"{error:.2f}" if error >= 0.01 else f"{error:.1g}"
     return (
         f"{text}by {size:.2f} ± {shown} {unit} ({means}; ± a standard error); "
@@ -174,12 +175,12 @@ def _preference(found: Diagnosis) -> str:
 
 
 def unit_of(error: float, rows: int, *, cosines: bool) -> float:
-    """Returns the number of nats, or of a cosine, in the unit that preferences are printed in."""
+    """Returns the unit of printed preferences, see `Diagnosis.unit`; 1 for scores in nats."""
     return (float(error * np.sqrt(rows)) or np.nan) if cosines else 1.0
 
 
 def preference_unit(found: Diagnosis) -> tuple[str, str]:
-    """The unit of its preference, and what that is or why."""
+    """Returns the name of the preference's unit, and an explanation in words."""
     if found.cosines:
         return "standard deviations of the two scores' difference", "as cosines have no nats"
     return "nats", f"a factor of {factor(found.size)}"
@@ -211,7 +212,7 @@ def _shares(found: Diagnosis) -> str:
             f"{name} is predicted for {100 * found.predicted[most]:.1f} % of the rows, after the "
             f"correction for {100 * found.corrected[most]:.1f} %"
         )
-    # Equal scores predict the first label, which is no answer.
+    # argmax of equal scores is the first label, which carries no information.
     if found.tied:
         text += (
             f"; in {found.tied:,} of {found.rows:,} rows all {k} corrected scores are equal, so "
@@ -224,7 +225,7 @@ def _shares(found: Diagnosis) -> str:
 
 def _rare(found: Diagnosis) -> str:
     rare, k = found.rare, len(found.label_names)
-    # Fewer rows than 10 a label may leave a label out by chance.
+    # With fewer than 10 rows per label, a label may be missing by chance.
     if not len(rare) or found.rows < 10 * k:
         return ""
     subject = f"{len(rare)} of the {k} labels are"
@@ -238,12 +239,14 @@ def _rare(found: Diagnosis) -> str:
 
 
 def _changes(found: Diagnosis) -> str:
-    count = len(found.changed)
+    count, name = len(found.changed), found.method
+    if name.startswith(AS_ADVISED):
+        name = f"{name[0].upper()}{name[1:]}"
     text = (
-        f"{found.method} changes the prediction of {count:,} of {found.rows:,} rows "
+        f"{name} changes the prediction of {count:,} of {found.rows:,} rows "
         f"({100 * count / found.rows:.1f} %)"
     )
-    # Of two rows, the one that stays would be its own mean.
+    # With two rows, BC would learn from the remaining row only.
     if found.hanging is None or not count or found.rows < 3:
         return f"{text}."
     return (
@@ -285,13 +288,13 @@ def _supposes_equal_shares(found: Diagnosis) -> bool:
 
 
 def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
-    """That BC supposes equal shares, where the labeled rows have others."""
+    """Returns a warning if the labeled rows do not have the equal shares that BC assumes, or ""."""
     names = found.label_names
     if classes.max() == 1:
         return (
             f"All labeled rows have the right label {names[int(classes.argmax())]!r}: their "
-            "accuracy is how often it is predicted, and judges neither the other labels nor the "
-            "correction."
+            "accuracy is the share of rows with this prediction, and judges neither the other "
+            "labels nor the correction."
         )
     never = [name for name, share in zip(names, classes, strict=True) if not share]
     if not _supposes_equal_shares(found):
@@ -304,7 +307,7 @@ def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
             "about equally often: give the label shares that you expect (a prior), or leave these "
             "labels out."
         )
-    # Fewer rows are uneven by chance.
+    # With fewer than 10 rows per label, shares may be uneven by chance.
     if classes.max() > 2 * classes.min() and found.labeled >= 10 * len(classes):
         return (
             f"The labels are uneven ({100 * classes.min():.1f} to {100 * classes.max():.1f} % of "
@@ -314,7 +317,7 @@ def _unlike_equal_shares(found: Diagnosis, classes: np.ndarray) -> str:
 
 
 def factor(nats: float) -> str:
-    """The factor that so many nats are, in words.
+    """Converts nats to a probability factor, as text.
 
     >>> factor(0.5), factor(9.0), factor(14.0)
     ('1.65', '8,100', 'more than a million')

@@ -1,4 +1,4 @@
-"""Values as frames of pandas and as HTML."""
+"""Conversions of results to pandas frames and to HTML."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 
 
 def paragraphs_html(sentences: Iterable[str]) -> str:
-    """Wraps each sentence in a paragraph."""
+    """Wraps each sentence in an HTML paragraph."""
     return "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 
 def to_frame(
     table: Mapping[str, object] | Sequence[Mapping[str, object]], index: str
 ) -> "pd.DataFrame":
-    """Makes a frame of pandas from columns, or from rows by column; one column is its index.
+    """Makes a pandas frame from columns or from a list of rows.
+
+    Args:
+        table: column -> values, or for each row column -> value.
+        index: the column that becomes the index.
 
     Raises:
         InputError: pandas is not installed.
@@ -32,5 +36,5 @@ def to_frame(
 
 
 def ends(name: str, estimate: Estimate | None) -> dict[str, float]:
-    """Returns an estimate and the ends of its interval as three columns, NaN if it is unknown."""
+    """Returns an estimate and the ends of its interval as three columns; NaN for None."""
     return dict(zip((name, f"{name}_low", f"{name}_high"), estimate or 3 * [np.nan], strict=True))

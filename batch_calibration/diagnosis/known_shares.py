@@ -1,4 +1,4 @@
-"""Shares of labels that a user or a task states, and their error."""
+"""Label shares that a user or a task states, and their error."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
@@ -11,19 +11,20 @@ from batch_calibration.errors import InputError, shown
 
 BALANCED = "balanced"
 ROUNDING = 1e-6
+"""The tolerance for equal shares and for sums of 1."""
 Ranges = Sequence[float] | Sequence[Sequence[float]] | Mapping[Hashable, Sequence[float]]
 Share = str | Ranges | np.ndarray
-"""`BALANCED`, also with points, "balanced:12"; the range of the first of two labels; ranges [k, 2]
-or label -> its range."""
+"""A user's input for shares: `BALANCED`, also with points ("balanced:12"); the range of the first
+of two labels; or a range for each label, [k, 2] or by name."""
 
 
 class Known(NamedTuple):
-    """Shares that are known before any score is read.
+    """Shares that are known without the scores.
 
     Attributes:
-        why: who states them, as the end of a sentence.
+        why: the origin of the shares, as the end of a sentence.
         shares: [k]; None for equal shares.
-        error: the standard error of each share beside the sampling error of the rows; None if the
+        error: the standard error of each share, without the sampling error of the rows. None: the
             rows have exactly these shares.
     """
 
@@ -32,7 +33,7 @@ class Known(NamedTuple):
     error: float | None = 0.0
 
     def all_shares(self, k: int) -> tuple[float, ...]:
-        """Returns the shares of k labels, equal ones, too."""
+        """Returns the shares of k labels; equal shares are written out."""
         return self.shares or (1 / k,) * k
 
     @property
@@ -47,7 +48,9 @@ BY_DESIGN = Known("the task's data set is balanced by design")
 
 
 def know_shares(shares: Sequence[float]) -> Known:
-    """Returns stated shares; equal ones leave the sampling error of the rows.
+    """Returns stated shares as `Known`.
+
+    Unequal shares are exact for the rows. Equal shares are not: the rows have a sampling error.
 
     >>> know_shares((0.8, 0.2)).options, know_shares((0.5, 0.5)).options
     ({'target_prior': (0.8, 0.2)}, {'share_error': 0.0})
@@ -60,17 +63,20 @@ def know_shares(shares: Sequence[float]) -> Known:
 def know_roughly(
     share: Share, k: int, names: Sequence[Hashable] | None = None, where: str = "share"
 ) -> Known:
-    """Returns shares that are about equal or lie within ranges.
+    """Converts a user's input to shares that are about equal or lie within ranges.
+
+    For ranges, `middle_shares` computes the shares, and the error is the standard deviation of
+    uniform distributions over the ranges (root mean square over labels).
 
     Args:
-        share: as a user gives it.
+        share: the user's input, see `Share`.
         k: the number of labels.
-        names: of the labels, for ranges by name.
-        where: the beginning of errors.
+        names: the names of the labels, for ranges by name.
+        where: the beginning of error messages.
 
     Raises:
-        InputError: points that are not between 0 and 100; ranges that are out of order, beyond 0
-            to 1, or hold no shares that sum to 1.
+        InputError: the points are not between 0 and 100; a range has its higher end first or
+            exceeds 0 to 1; or no shares within the ranges sum to 1.
 
     >>> know_roughly("balanced:12", 2).options
     {'share_error': 0.12}
@@ -85,7 +91,7 @@ def know_roughly(
                 return Known(STATED, error=error)
     ranges = read_ranges(share, k, names, where)
     middle = middle_shares(ranges)
-    # The standard deviation of a uniform distribution over the range.
+    # A uniform distribution over a range of width w has the variance w^2 / 12.
     error = float(np.sqrt((np.ptp(ranges, axis=1) ** 2).mean() / 12))
     equal = np.abs(middle - 1 / k).max() < ROUNDING
     why = "you stated ranges of the shares"
@@ -95,16 +101,17 @@ def know_roughly(
 def read_ranges(
     share: Share, k: int, names: Sequence[Hashable] | None = None, where: str = "share"
 ) -> np.ndarray:
-    """Reads ranges of shares [k, 2] and narrows them to shares that sum to 1.
+    """Reads ranges of shares [k, 2] and narrows them to values that allow a sum of 1.
 
     Args:
-        share: as a user gives it.
+        share: the user's input, see `Share`.
         k: the number of labels.
-        names: of the labels, for ranges by name.
-        where: the beginning of errors.
+        names: the names of the labels, for ranges by name.
+        where: the beginning of error messages.
 
     Raises:
-        InputError: ranges that are out of order, beyond 0 to 1, or hold no shares that sum to 1.
+        InputError: a range has its higher end first or exceeds 0 to 1; or no shares within the
+            ranges sum to 1.
 
     >>> read_ranges((0.25, 0.75), 2).tolist()
     [[0.25, 0.75], [0.25, 0.75]]
@@ -112,7 +119,7 @@ def read_ranges(
     [[0.5, 0.75], [0.25, 0.5], [0.0, 0.25]]
     """
     given = in_label_order(share, names, where, k, absent=None)
-    with suppress(ValueError, TypeError):  # other than numbers is refused below
+    with suppress(ValueError, TypeError):  # values that are no numbers raise below
         ranges = np.asarray(given, np.float64)
         if k == 2 and ranges.shape == (2,):
             ranges = np.stack([ranges, 1 - ranges[::-1]])
@@ -130,13 +137,13 @@ def read_ranges(
 
 
 def _hold_shares(low: np.ndarray, high: np.ndarray) -> bool:
-    # NaN fails each comparison.
+    # A NaN fails every comparison, so it is refused, too.
     in_order = bool(((low >= 0) & (low <= high) & (high <= 1)).all())
     return in_order and low.sum() <= 1 + ROUNDING and high.sum() >= 1 - ROUNDING
 
 
 def middle_shares(ranges: np.ndarray) -> np.ndarray:
-    """Computes shares [k] that sum to 1, each at the same part of its range.
+    """Computes shares [k] that sum to 1, each at the same fraction of its range.
 
     >>> middle_shares(np.array([[0.5, 0.75], [0.25, 0.5], [0.0, 0.25]])).round(3).tolist()
     [0.583, 0.333, 0.083]

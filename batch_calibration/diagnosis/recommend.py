@@ -1,8 +1,8 @@
-"""Recommends shares of labels to match, for one context or several together.
+"""Recommends label shares to match, for one context or for several contexts together.
 
 Rows without labels cannot separate bias from label shares, so advice is a prior on both. Its shares
-are known (balanced, stated), estimated from one context or several, or measured on labeled rows.
-Each context is then matched to them (`matching.prior_matching`).
+are known (balanced, stated), estimated from one or several contexts, or learned from labeled rows.
+`matching.prior_matching` then matches each context to the shares.
 """
 
 from __future__ import annotations
@@ -51,28 +51,30 @@ from batch_calibration.typing import Scalar
 
 FOLDS = 8
 PAIRS = np.column_stack(np.triu_indices(FOLDS))
-"""[36, 2], the folds that are held out together; a fold alone is paired with itself."""
+"""[36, 2], pairs of folds that are held out together; (i, i) holds out only fold i."""
 FEWEST_LABELED_TO_MEASURE = 16
-"""Labeled rows below which nothing is measured."""
+"""The fewest labeled rows on which methods are measured."""
 CANDIDATES = (
     "icl", "cc", "bc", "bcl", "bc_empirical_bayes", "bcl_empirical_bayes", "prior_moved",
     "rbcorr", "vector",
 )  # fmt: skip
-"""Few, of unlike kinds: the more are compared on few rows, the more often luck decides."""
+"""The measured methods: few and of different kinds, because the best of many methods on few rows is
+often the best by chance."""
 CLEAR = 2.0
-"""Standard errors by which another method must be ahead of the default."""
+"""The least lead of another method over the default, in standard errors."""
 
 
 class Choice(NamedTuple):
     """The method that labeled rows choose.
 
     Attributes:
-        method: its name.
-        hits: method -> [m], True for labeled rows that it gets right, learned without their fold.
-        held_out: [m], True for rows that the choice gets right. The rows of the other folds choose
-            the method for a fold, by fits that did not see the fold.
-        lead: the method's accuracy less the default's.
-        error: its standard error, paired by row.
+        method: the name of the method.
+        hits: method -> [m], True for labeled rows that it predicts correctly, fitted without their
+            fold.
+        held_out: [m], True for rows that the choice predicts correctly. The method for a fold is
+            chosen by the rows of the other folds, with fits that did not see the fold.
+        lead: the method's accuracy minus the default's accuracy.
+        error: the standard error of the lead, paired by row.
     """
 
     method: str
@@ -85,12 +87,12 @@ class Choice(NamedTuple):
 def choose_by_labels(blocks: Mapping[str, Evidence], default: str, options: Options) -> Choice:
     """Chooses the default, or a method that is ahead of it by more than two standard errors.
 
-    Rows are held out in `FOLDS` parts, drawn at random, and in pairs of parts.
+    Nested cross-validation holds out `FOLDS` random folds, each separately and in pairs.
 
     Args:
-        blocks: "test", "labeled" with known labels only, and any others.
-        default: a method.
-        options: of `default`.
+        blocks: "test", "labeled" with known labels only, and the blocks of other probes.
+        default: the name of the default method.
+        options: the options of the default method.
     """
     rows = np.asarray(blocks["test"].log_probs)
     names = [name for name in CANDIDATES if _is_measurable(name, blocks, rows)]
@@ -100,13 +102,13 @@ def choose_by_labels(blocks: Mapping[str, Evidence], default: str, options: Opti
     by_pair = {}
     for name in dict.fromkeys([*names, default]):
         by_pair[name] = _hits(name, blocks, options if name == default else {}, fold_of_row)
-    # Each row is judged by the fit that held out only its fold.
+    # For each row, the hit of the fit that held out only its fold.
     own = fold_of_row, fold_of_row, np.arange(len(gold))
     hits = {name: grid[own] for name, grid in by_pair.items()}
     held_out = np.empty(len(gold), bool)
     for fold in range(FOLDS):
         is_out = fold_of_row == fold
-        # Hits on the rows of other folds, by fits that saw neither these nor this fold.
+        # Hits on rows of the other folds, by fits that saw neither their fold nor this one.
         by_other_fits = {}
         for name, grid in by_pair.items():
             by_other_fits[name] = grid[fold, fold_of_row[~is_out], ~is_out]
@@ -120,7 +122,7 @@ def _is_measurable(name: str, blocks: Mapping[str, Evidence], rows: np.ndarray) 
     method = METHODS[name]
     return (
         set(method.probe.blocks) <= set(blocks)
-        # None stands for any number of labels
+        # None means any number of labels.
         and rows.shape[-1] <= (method.most_labels or rows.shape[-1])
         and not (method.needs_log_probs and validation.no_log_probs(rows))
     )
@@ -129,12 +131,12 @@ def _is_measurable(name: str, blocks: Mapping[str, Evidence], rows: np.ndarray) 
 def _hits(
     name: str, blocks: Mapping[str, Evidence], options: Options, folds: np.ndarray
 ) -> np.ndarray:
-    """Returns [folds, folds, m], True for rows that are right by a fit that saw neither fold."""
+    """Returns [folds, folds, m], True for rows predicted correctly by a fit without both folds."""
     gold = np.asarray(blocks["labeled"].labels)
     method, labeled = METHODS[name], blocks["labeled"]
     right = list[np.ndarray]()
     for pair in PAIRS:
-        if not right or "labeled" in method.probe.blocks:  # otherwise all fits are equal
+        if not right or "labeled" in method.probe.blocks:  # else all fits are equal
             weight = np.all(folds != pair[:, None], axis=0).astype(np.float32)
             learned = {**blocks, "labeled": labeled._replace(weight=weight)}
             rows = np.asarray(labeled.log_probs)
@@ -148,17 +150,18 @@ def _hits(
 
 
 def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, float]:
-    """Finds the method that is most clearly ahead of `default`, by two standard errors or more.
+    """Finds the method with the largest lead over `default` in excess of two standard errors.
 
     Returns:
-        Its name, else `default`; its lead in accuracy; the standard error, paired by row.
+        The name of the method, or `default` if no lead is that large; its lead in accuracy; and
+        the standard error of the lead, paired by row.
 
     >>> ahead({"a": np.arange(9) < 2, "b": np.arange(9) < 8}, "a")[0]
     'b'
     >>> ahead({"a": np.arange(9) < 5, "b": np.arange(9) < 7}, "a")[0]
     'a'
     """
-    # The excess of a lead over its standard errors; 0 for the default.
+    # `most` is the largest excess so far; the default has 0.
     best, lead, error, most = default, 0.0, 0.0, 0.0
     for name, hit in hits.items():
         gains = hit.astype(float) - hits[default]
@@ -169,20 +172,21 @@ def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, flo
 
 
 LIKELY, TOGETHER = "bc_empirical_bayes", "bc_pooled_shares"
-"""Methods that estimate shares from the rows of one context and of several."""
+"""Methods that estimate shares from one context, and from several contexts."""
 WITH_LABELS, MOVED = "bcl_empirical_bayes", "prior_moved"
 """Methods that learn from labeled rows."""
 OF_COSINES = "otter"
-"""The method for cosines without their scale, which matches shares at any scale."""
+"""The method for cosines of unknown scale; it matches shares at any scale."""
 LEAST_ROWS = 20
-"""Unlabeled rows below which nothing is recommended without known shares."""
+"""The fewest unlabeled rows for a correction without known shares."""
 TO_LABEL = 32
-"""Labeled rows that are asked for."""
+"""The number of labeled rows that a sentence asks for."""
 GRADES_ERROR = 0.05
-"""The least error of the shares of grades. On simulated raters without a bias it loses 0.1 points,
-and without an error 0.6; with a bias both gain 12.2 (evidence-recommend.md)."""
+"""The least error of the shares of grades. On simulated raters without a bias, matching with this
+error loses 0.1 points, and without an error 0.6 points; with a bias, both gain 12.2 points
+(evidence-recommend.md)."""
 FARTHER = 0.02
-"""The increase of the total variation between predictions and known shares that is tolerated."""
+"""The tolerated increase of the total variation between predictions and known shares."""
 NO_GAIN = (
     "The labeled rows show no gain: label more rows, or leave the scores as they are until then."
 )
@@ -215,9 +219,9 @@ def _information(block: Evidence) -> Scalar:
 
 
 def implied_shares(rows: np.ndarray, bias: np.ndarray) -> tuple[float, ...]:
-    """Returns the mean prediction [k] of scores [n, k] without a bias [k].
+    """Computes the mean prediction [k] of scores [n, k] after a bias [k] is subtracted.
 
-    Matching these shares gives the bias back, up to a constant.
+    Matching the scores to these shares removes the same bias, up to a constant.
 
     >>> [round(share, 3) for share in implied_shares(np.zeros((2, 2)), np.array([0.0, 1.0]))]
     [0.731, 0.269]
@@ -242,45 +246,47 @@ def recommend(
     cosines: bool | None = None,
     ordinal: bool | None = None,
 ) -> Advice:
-    """Recommends label shares to match, or no correction, with the reasons and the gain to expect.
+    """Recommends label shares to match, or no correction, with reasons and the expected gain.
 
-    1. With known shares: match them. Equal shares, ranges and `share="balanced:12"` have an error,
-       and shares of few rows a sampling error, so that the match is not exact.
-    2. Else, match the shares that `bc_empirical_bayes` estimates from the scores; for grades,
-       shares near equal ones. Leave fewer than 20 rows, and scores with less than 0.05 nats of
-       information on a row's label. Scores of images do not show how frequent labels are.
-    3. With counted labels: move these shares as far as the counts contradict them.
-    4. With 16 labeled rows or more: the shares that `bcl_empirical_bayes` learns (for images and
-       with stated shares: `prior_moved`), or another of nine methods, if its cross-validated
+    1. With known shares, match them. For equal shares, ranges and `share="balanced:12"`, the match
+       is not exact: it allows for the error of the shares and for the sampling error of few rows.
+    2. Without known shares, match the shares that `bc_empirical_bayes` estimates from the scores;
+       for grades, shares near equal shares. Leave the scores as they are if there are fewer than 20
+       rows, if they have less than 0.05 nats of information on a row's label, or if they are
+       cosines: scores of images do not show how frequent labels are.
+    3. With counted labels, move these shares as far as the counts contradict them.
+    4. With 16 labeled rows or more, match the shares that `bcl_empirical_bayes` learns (for images
+       and with stated shares, `prior_moved`). Use another of nine methods if its cross-validated
        accuracy is ahead by more than two standard errors.
 
-    The gain to expect without labels is the gain of real models with similar scores, and the range
-    that held 95 % of them. With labels it is measured on rows that did not choose. The study
-    configs/evidence_recommend.py judges these rules on sources that did not tune them.
+    Without labels, the expected gain is the mean gain of real models with similar scores, with the
+    interval that contains 95 % of their gains. With labels, it is measured on held-out rows. The
+    study configs/evidence_recommend.py tests these rules on data sources that were not used to tune
+    them.
 
     Args:
         scores: [n, k], log-probabilities in nats of unlabeled rows of one prompt, logits, or
             cosines times their scale.
-        probe: [m, k], scores of content-free prompts, to measure cc too.
-        labeled: [m, k], scores of labeled rows of the same prompt; 16 or more are measured.
-        labels: [m], their labels as indices or names of columns; -1 means unknown.
+        probe: [p, k], scores of content-free prompts, so that cc is measured, too.
+        labeled: [m, k], scores of labeled rows of the same prompt; fewer than 16 are ignored.
+        labels: [m], the labels of these rows as indices or names of columns; -1 means unknown.
         target_prior: [k], the share of each label, in order or by name.
         share: "balanced" for about equal shares, "balanced:12" for shares within about 12 points of
             equal; the range of the first of two labels, such as (0.3, 0.7); or a range for every
             label, [k, 2] or by name.
         counts: [k], counts of labels of other rows of the task, in order or by name.
-        columns: names of the label columns, if a frame has other columns, too; those of labeled
-            and probe have the same names.
+        columns: the names of the label columns, if a frame has other columns, too. Frames of
+            labeled and probe must have columns with the same names.
         label_names: k names for the sentences; by default a frame's columns.
         from_probs: True if scores, probe and labeled are probabilities, see `calibrate`.
         cosines: True if scores are cosines, scaled or not, see `diagnose`.
-        ordinal: True if labels are grades in order; None: if their names are numbers, and the
-            scores of most rows fall on both sides of the largest one.
+        ordinal: True if labels are grades in order. None: True if the names are numbers and the
+            scores of most rows fall from the largest score to both ends, see `are_grades`.
 
     Raises:
-        InputError: `calibrate` would refuse the scores; labeled without labels or the reverse; a
-            probe without them; ranges that hold no shares with the sum 1; two of target_prior,
-            share and counts.
+        InputError: `calibrate` would refuse the scores; only one of labeled and labels is given; a
+            probe is given without labeled rows; no shares within the ranges sum to 1; or more than
+            one of target_prior, share and counts is given.
 
     >>> advice = recommend(30 * [[-1.0, -4.0], [-2.0, -2.5]], label_names=("no", "yes"))
     >>> advice.short, advice.balanced.short
@@ -288,7 +294,7 @@ def recommend(
     """
     from_probs = False if cosines else from_probs
     rows = validation.check_scores(scores, from_probs=from_probs, columns=columns)
-    # Logits may be above 0 in all of few rows.
+    # A few rows of logits may all be above 0 and look like losses; `beside_others` accepts them.
     are_logits = bool((rows > 0).any())
     read = partial(validation.check_scores, from_probs=from_probs, beside_others=are_logits)
     k = rows.shape[-1]
@@ -340,15 +346,16 @@ def advise(
     """Recommends shares for unlabeled scores [n, k].
 
     Args:
-        rows: in nats.
-        names: of the k labels.
-        known: shares that are known.
-        shares: [k], estimated already, such as from several contexts; None estimates them.
-        contexts: the number of contexts of the task that the shares are estimated from.
+        rows: scores in nats, or cosines.
+        names: the names of the k labels.
+        known: known shares, if any.
+        shares: [k], shares that are already estimated, such as from several contexts; None
+            estimates them here.
+        contexts: the number of contexts with which the shares were estimated.
         same_rows: True if these contexts are known to have the same rows.
-        cosines: True if scores are cosines, scaled or not.
+        cosines: True if scores are cosines, scaled or not; None: see `diagnose`.
         ordinal: True if labels are grades; None: see `are_grades`.
-        is_labeled: True if enough right labels are known, so that more are no advice.
+        is_labeled: True if enough right labels are known, so that no sentence asks for labels.
     """
     seen, is_unscaled = signals(rows), validation.look_like_cosines(rows)
     cosines = is_unscaled if cosines is None else cosines
@@ -362,7 +369,7 @@ def advise(
     if known is not None:
         if is_graded and known.error is not None:
             known = known._replace(error=max(known.error, GRADES_ERROR))
-        if cosines and known.error:  # a wide error is right only for nats
+        if cosines and known.error:  # The effect of an error depends on nats.
             known = known._replace(error=0.0)
         return _match_known(leave, rows, known, shares, equal[0], is_nats=not cosines)
     if cosines:
@@ -418,7 +425,7 @@ def _match_known(
     leave: Callable[..., Advice], rows: np.ndarray, known: Known,
     shares: tuple[float, ...] | None, method: str, *, is_nats: bool,
 ) -> Advice:  # fmt: skip
-    """Recommends known shares, or shares near them that several contexts support."""
+    """Recommends known shares, or shares near them that several contexts have estimated."""
     advice, source = leave(()), EQUAL if known.shares is None else STATED
     names, options = advice.label_names, Options(known.options)
     if method == OF_COSINES:
@@ -446,7 +453,7 @@ def _match_known(
 
 
 def _distance(scores: np.ndarray, shares: Sequence[float] | np.ndarray) -> float:
-    """Returns the total variation between predictions [n, k] and shares [k]."""
+    """Computes the total variation between shares [k] and predictions from scores [n, k]."""
     predicted = np.bincount(scores.argmax(axis=-1), minlength=scores.shape[-1]) / len(scores)
     return float(np.abs(predicted - shares).sum() / 2)
 
@@ -457,13 +464,13 @@ def _list(names: Sequence[str], shares: Sequence[float]) -> str:
 
 @usual_jax
 def likely_bias(rows: np.ndarray) -> np.ndarray:
-    """Returns the bias [k], in nats, that `bc_empirical_bayes` finds in scores [n, k]."""
+    """Returns the bias [k], in nats, that `bc_empirical_bayes` learns from scores [n, k]."""
     return bias_of(rows, LIKELY, {})
 
 
 @usual_jax
 def follow_rows(rows: np.ndarray, method: str, options: Options) -> np.ndarray:
-    """Returns scores [n, k] corrected by a method that learns from the same rows."""
+    """Corrects scores [n, k] by a method that learns from the same rows."""
     found = run.correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
     return np.asarray(found.scores)
 
@@ -477,7 +484,7 @@ def move_by_counts(advice: Advice, rows: np.ndarray, counts: np.ndarray) -> Advi
     """Moves the shares of advice as far as counts [k] of labels contradict them.
 
     Raises:
-        InputError: counts below 0, or without any label.
+        InputError: a count is below 0 or NaN, or all counts are 0.
     """
     names = advice.label_names
     if not (counts >= 0).all() or not counts.sum():
@@ -507,13 +514,14 @@ def advise_by_labels(
     advice: Advice, rows: np.ndarray, labeled: np.ndarray, gold: np.ndarray, *,
     probe: np.ndarray | None = None, cosines: bool | None = None,
 ) -> Advice:  # fmt: skip
-    """Recommends shares with labeled rows; without enough of them, `advice` with a sentence more.
+    """Recommends shares with labeled rows; with too few, adds a sentence to `advice`.
 
     Args:
-        advice: the advice without labels. Known shares begin the search.
+        advice: the advice without labels. Its known or pooled shares are the start of the default
+            method.
         rows: [n, k], the rows to correct.
         labeled: [m, k], scores of labeled rows.
-        gold: [m], -1 where unknown.
+        gold: [m], the right labels, -1 if unknown.
         probe: [p, k], scores of content-free prompts.
         cosines: True if scores are cosines.
     """
@@ -521,7 +529,7 @@ def advise_by_labels(
     if (count := int(is_known.sum())) < (least := FEWEST_LABELED_TO_MEASURE):
         few = f"{count} labeled rows are too few to measure (fewer than {least})."
         return advice._replace(reason=(*advice.reason, few))
-    # `choose_by_labels` takes all labels of a block for known.
+    # `choose_by_labels` expects only known labels.
     blocks = {"test": Evidence(rows), "labeled": Evidence(labeled[is_known], gold[is_known])}
     if probe is not None:
         blocks["cc"] = Evidence(probe)
@@ -573,9 +581,9 @@ class Together(NamedTuple):
 
     Attributes:
         contexts: the advice for each context.
-        shares: label -> the share that contexts are matched to; empty if fewer than three contexts
-            have enough information. It has no interval, because a bias that all contexts have in
-            common looks like a share.
+        shares: label -> its pooled share, to which contexts are matched; empty if fewer than three
+            contexts have enough information. There is no interval, because a bias that all contexts
+            share looks like a difference in label shares.
     """
 
     contexts: tuple[Advice, ...]
@@ -604,10 +612,10 @@ def recommend_tables(
     """Recommends shares for each table.
 
     Args:
-        tables: with a block "test"; tables of a group are pooled, if nothing is known of their
-            shares or labels are about equally frequent.
-        groups: for each table a value that is equal for tables of one task.
-        known: for each table the shares that are known.
+        tables: score tables with a block "test". Tables of a group are pooled if their shares are
+            unknown, or if labels are about equally frequent and the tables have the same rows.
+        groups: for each table, a value that is equal for tables of one task.
+        known: for each table, its known shares, if any.
         ordinal: True if labels are grades in order; None: see `are_grades`.
     """
     for table in tables:
@@ -630,7 +638,7 @@ def _advise_group(
     same_rows, cosines = run.have_same_rows(tables), run.holds_cosines(tables[0])
     if ordinal is None:
         ordinal = are_grades(tables[0].blocks["test"].log_probs, tables[0].label_names)
-    # Contexts of other rows have sampling errors of their own.
+    # Contexts with different rows differ in their sampling errors, too.
     is_equal = known is not None and known.shares is None and same_rows
     is_unknown = known is None and not cosines and not ordinal
     is_pooled = np.zeros(len(tables), bool)
@@ -669,26 +677,26 @@ def recommend_together(
 ) -> Together:
     """Recommends shares for several contexts of one task: prompts, demonstrations, models.
 
-    All contexts have the same label shares and different biases. From three contexts on, the shares
-    are estimated from all of them together (`bc_pooled_shares`).
+    All contexts have the same label shares and different biases. With three contexts or more,
+    `bc_pooled_shares` estimates the shares from all of them together.
 
     Args:
         contexts: scores [n, k] in nats of each context, or an array [c, n, k].
-        same_rows: True if row i is the same question in every context (frames of pandas are
-            aligned by index). The agreement of the contexts then decides how far the shares are
-            trusted.
-        columns: names of the label columns, if a frame has other columns, too.
+        same_rows: True if row i is the same question in every context (pandas frames are aligned by
+            index). The agreement of the contexts then sets the interpolation weight of the
+            estimated shares.
+        columns: the names of the label columns, if a frame has other columns, too.
         label_names: k names for the sentences; by default the columns of the first frame.
         from_probs: True if scores are probabilities, see `calibrate`.
         share: "balanced" or "balanced:12", see `recommend`.
 
     Raises:
-        InputError: there is no context, contexts differ in labels or rows, or `calibrate` would
-            refuse the scores.
+        InputError: there is no context; contexts differ in labels, or in rows despite same_rows;
+            or `calibrate` would refuse the scores.
 
     >>> random = np.random.default_rng(0)
-    >>> told = 2.0 * np.eye(2)[random.choice(2, 60, p=[0.7, 0.3])] + random.normal(size=(5, 60, 2))
-    >>> found = recommend_together(told + random.normal(size=(5, 1, 2)) - 9, label_names=("a", "b"))
+    >>> rows = 2.0 * np.eye(2)[random.choice(2, 60, p=[0.7, 0.3])] + random.normal(size=(5, 60, 2))
+    >>> found = recommend_together(rows + random.normal(size=(5, 1, 2)) - 9, label_names=("a", "b"))
     >>> [advice.short for advice in found.contexts][:2], [*found.shares]
     (['pooled shares', 'pooled shares'], ['a', 'b'])
     """

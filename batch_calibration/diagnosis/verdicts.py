@@ -1,4 +1,4 @@
-"""Effects of advice on contexts; `reporting/words.py` has the sentences."""
+"""Measured effects of advice on contexts; `reporting/words.py` has the sentences on them."""
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -15,26 +15,26 @@ from batch_calibration.metrics import OF_GAIN, Estimate, gain_of, over_rows, ove
 from batch_calibration.scores import ScoreTable
 
 MANY_ROWS = 1_000_000
-"""Labeled rows beyond which no sentence gives the number that would settle a gain."""
+"""The largest number of labeled rows that `rows_to_settle` returns."""
 RECOMMENDED, IF_BALANCED = attrgetter("gains"), attrgetter("balanced")
-"""The gains of the two answers."""
+"""Getters of the gains of the advice, and of the advice for balanced labels."""
 BY_BC = attrgetter("by_bc")
-"""The gains of plain BC, whatever is recommended."""
+"""The getter of the gains of BC with equal shares, whether or not it is recommended."""
 
 
 class Verdict(NamedTuple):
-    """A context as the recommended method corrects it.
+    """The advice for a context and its measured effect.
 
     Attributes:
-        name: what it is called.
-        task: the task, whose seeds have the same rows.
-        advice: the advice, with its reasons and the gain to expect.
-        diagnosis: the effect of the advised correction.
-        gains: [n], of each labeled row right after less right before; None without right labels.
-        balanced: the same for the advice if labels are about equally frequent; `gains` if there is
-            only one answer.
-        by_bc: [n], the same for BC with equal shares, which need not be advised.
-        after_other: [k], the predicted share of each label after the advice of `balanced`.
+        name: the name of the context.
+        task: the name of the task. Seeds of one task have the same rows.
+        advice: the advice, with its reasons and the expected gain.
+        diagnosis: the diagnosis of the advised correction.
+        gains: the gain of each labeled row: 1 if its prediction becomes right, -1 if it becomes
+            wrong, else 0; None without right labels.
+        balanced: the same for `advice.balanced`; equal to `gains` if there is only one answer.
+        by_bc: the same for BC with equal shares, whether or not it is advised.
+        after_other: [k], the predicted share of each label after `advice.balanced`.
     """
 
     name: str
@@ -48,24 +48,24 @@ class Verdict(NamedTuple):
 
     @property
     def first_answer(self) -> tuple[str, np.ndarray]:
-        """The correction that is named first, and its predicted share of each label, [k]."""
+        """The name of the correction that reports show first, and its predicted shares [k]."""
         if self.advice.if_balanced and self.after_other is not None:
             return self.advice.balanced.short, self.after_other
         return self.diagnosis.method, self.diagnosis.corrected
 
     @property
     def is_biased(self) -> bool:
-        """True where the preference is more than two standard errors."""
+        """True if the preference is larger than two standard errors."""
         return float(np.ptp(self.diagnosis.preference)) > 2 * self.diagnosis.pair_error
 
     @property
     def preferred(self) -> str:
-        """The label that is preferred most."""
+        """The most preferred label."""
         return self.diagnosis.label_names[int(self.diagnosis.preference.argmax())]
 
 
 def follow(table: ScoreTable, advice: Advice) -> np.ndarray:
-    """Returns the test rows of a table [n, k], corrected as advised."""
+    """Corrects the test rows [n, k] of a table as advised."""
     rows = table.blocks["test"].log_probs
     if advice.method == LEAVE:
         return np.asarray(rows)
@@ -79,9 +79,9 @@ def judge_context(name: str, task: str, advice: Advice, table: ScoreTable) -> Ve
 
     Args:
         name: the name of the context.
-        task: its task.
+        task: the name of its task.
         advice: the advice for its scores.
-        table: the context, with a block "test".
+        table: the scores of the context, with a block "test".
     """
     scores, labels, *_ = table.blocks["test"]
     corrected, other = follow(table, advice), follow(table, advice.balanced)
@@ -102,23 +102,23 @@ def judge_context(name: str, task: str, advice: Advice, table: ScoreTable) -> Ve
 
 
 def name_of(advice: Advice) -> str:
-    """Returns the name of an advised correction in sentences: "matching equal shares".
+    """Returns the name of an advised correction for sentences, such as "matching equal shares".
 
-    A method without shares keeps its name.
+    Without shares, this is the name of the method.
     """
     return f"{AS_ADVISED}{advice.short}" if advice.source else advice.method
 
 
 FARTHEST, FARTHEST_ERRORS = 0.12, 3.0
-"""The distance of a share of right labels from a known share that contradicts it: 12 points, and
-three standard errors."""
+"""Thresholds for a contradiction: the share of a right label differs from its known share by more
+than 12 points and by more than three standard errors."""
 
 
 def doubt(table: ScoreTable, advice: Advice) -> Advice:
-    """Adds a sentence to advice if the right labels of the rows speak against it.
+    """Adds a sentence to advice if the right labels of the rows contradict it.
 
-    They do so if accuracy falls beyond noise, or if the labels have other shares than those that
-    are known.
+    They contradict it if accuracy falls beyond noise, or if the shares of the right labels differ
+    from the known shares (see `FARTHEST`).
     """
     scores, labels, *_ = table.blocks["test"]
     is_labeled, k = labels >= 0, len(table.label_names)
@@ -153,13 +153,14 @@ def doubt(table: ScoreTable, advice: Advice) -> Advice:
 def measured_gain(
     verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarray | None] = RECOMMENDED
 ) -> Estimate | None:
-    """The gain over all contexts, mean over tasks; None where no right label is known.
+    """Estimates the mean gain over tasks; None without known right labels.
 
-    Contexts of one task on equally many rows are draws of demonstrations on the same rows.
+    If all contexts of a task have the same number of labeled rows, they count as draws of
+    demonstrations for the same rows; otherwise, their errors count as independent.
 
     Args:
-        verdicts: of the contexts.
-        gains_of: `Verdict.gains` or `Verdict.balanced`.
+        verdicts: the verdicts of the contexts.
+        gains_of: the gains of a verdict, such as `RECOMMENDED`, `IF_BALANCED` or `BY_BC`.
     """
     by_task: dict[str, list[np.ndarray]] = {}
     for verdict in verdicts:
@@ -174,9 +175,10 @@ def measured_gain(
 
 
 def rows_to_settle(gain: Estimate, rows: int) -> int | None:
-    """The labeled rows that would show a gain of this size beyond noise; None where that is many.
+    """Returns the number of labeled rows for which a gain of this size is beyond noise.
 
-    An interval is half as wide for four times the rows.
+    With four times the rows an interval is half as wide. None: the number exceeds `MANY_ROWS`, or
+    the gain is 0.
 
     >>> rows_to_settle(Estimate(0.02, -0.02, 0.06), 100)
     400

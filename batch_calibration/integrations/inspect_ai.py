@@ -23,6 +23,7 @@ from inspect_ai.solver import TaskState
 
 from batch_calibration.api import calibrate
 from batch_calibration.arrays.missing_scores import check_missing, fill_scores
+from batch_calibration.diagnosis.advice import choose_advice, read_advice, refuse_beside_advice
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers import Reading
 from batch_calibration.importers.inspect_ai import (
@@ -164,6 +165,7 @@ def label_bias(
     prior: Sequence[float] | None = None,
     missing: str = "least",
     at: str = "",
+    advice: str = "",
 ) -> scorer.Scorer:
     """Scores the labels by their log-probabilities at the answer's position.
 
@@ -180,6 +182,8 @@ def label_bias(
             below the least probable token, "drop" leaves the sample out.
         at: position of the label in an answer of several tokens: "first", "last", "json:KEY" or a
             regular expression; "" detects it.
+        advice: a file of `recommend`, in place of method and prior; without `labels`, its labels
+            are the choices in order.
     """
     names = labels.split(",") if isinstance(labels, str) else list(labels)
     names = [name.strip() for name in names if name.strip()]
@@ -187,6 +191,11 @@ def label_bias(
     if prior is not None:
         options["target_prior"] = list(prior)
     reading = Reading(labels=tuple(names), missing=missing, at=at)  # type: ignore[arg-type]
+    contexts = read_advice(advice) if advice else []
+    if advice:
+        refuse_beside_advice(method=method != "bc", prior=prior is not None)
+    if contexts and names:
+        choose_advice(contexts, advice, names)  # raises before any sample is asked
 
     async def score(state: TaskState, target: scorer.Target) -> scorer.Score:
         sample, order = _as_in_a_log(state, target)
@@ -196,6 +205,10 @@ def label_bias(
         try:
             row, position = read_sample(sample, where, reading, order)
             label_scores = _label_scores(row, position, where, missing)
+            chosen = options
+            if contexts:
+                advised = choose_advice(contexts, advice, names, k=len(row.choices))
+                chosen = {"method": advised.method, **advised.options}
         # A sample without an answer must not stop the others.
         except InputError as error:
             return scorer.Score.unscored(reason="scoring_failed", explanation=str(error))
@@ -203,7 +216,7 @@ def label_bias(
         value = scorer.CORRECT if answer == row.target else scorer.INCORRECT
         if row.target not in row.choices:
             value = scorer.NOANSWER
-        record: dict[str, object] = {"row": vars(row), "place": vars(position), "options": options}
+        record: dict[str, object] = {"row": vars(row), "place": vars(position), "options": chosen}
         record |= {"labels": names, "missing": missing}
         # As JSON text, everything comes back unchanged from a log, including tokens that are keys.
         metadata = {"label_scores": label_scores, KEY: json.dumps(record)}

@@ -9,6 +9,9 @@ A task's YAML refers to each part by `!function batch_calibration.integrations.l
 - `BatchCalibration` is a filter: `acc` under the filter's name is the accuracy of the corrected
   scores. The filter sees only the documents of its own process; the other parts see all documents.
 
+Each part accepts `advice`, a file of `recommend`, in place of `method`, `prior` and options.
+Choice j of a document then has the share of the file's label j.
+
 Each part corrects the rows of one task at a time. `recommend_together` pools the label shares of
 several contexts of a task (prompts, shots, models), and also accepts logs of the harness.
 
@@ -30,6 +33,7 @@ from lm_eval.api.filter import Filter
 from lm_eval.api.task import ConfigurableTask
 
 from batch_calibration.api import calibrate
+from batch_calibration.diagnosis.advice import choose_advice, read_advice, refuse_beside_advice
 from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.files import Json, list_at, object_at
 from batch_calibration.metrics import accuracy, balanced_accuracy
@@ -57,7 +61,7 @@ class BatchCalibration(Filter):  # type: ignore[misc]  # the harness has no type
         method: a method that learns only from the scores of the documents, without labels.
         prior: the share of each choice among the right choices, in the order of the choices.
         choices: number of choices of a document; None for the number of its requests.
-        options: options of the method.
+        options: options of the method, or advice.
 
     Example, in a task's YAML::
 
@@ -116,7 +120,7 @@ def corrected_accuracy(
         samples: index of the right choice and k log-likelihoods in nats, for each document.
         method: a method that needs neither labels nor probes.
         prior: the share of each choice among the right choices.
-        options: options of the method.
+        options: options of the method, or advice.
 
     Raises:
         InputError: documents with different numbers of choices; errors of the method.
@@ -149,7 +153,8 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
     """A task of the harness that adds corrected accuracies to its own metrics.
 
     The task's `metadata` may hold arguments of `corrected_accuracy`, as
-    `batch_calibration: {method: bc, prior: [0.9, 0.1], ...}`.
+    `batch_calibration: {method: bc, prior: [0.9, 0.1], ...}`. Metrics by `advice: FILE` have the
+    names `acc_advice` and `balanced_acc_advice`.
 
     Raises:
         InputError: the task is not of the type `multiple_choice`.
@@ -165,7 +170,8 @@ class CorrectedTask(ConfigurableTask):  # type: ignore[misc]  # the harness has 
             remedy = "choose a task that scores choices"
             raise InputError.at(f"task {settings.get('task', '')}", expected, got, remedy)
         arguments = dict((self.config.metadata or {}).get("batch_calibration", {}))
-        method = arguments.get("method", "bc")
+        _check_arguments(arguments)
+        method = "advice" if "advice" in arguments else arguments.get("method", "bc")
         self._aggregations: dict[str, Aggregation] = {
             f"acc_{method}": _or_nan(partial(corrected_accuracy, **arguments)),
             "balanced_acc": _or_nan(raw_balanced_accuracy),
@@ -219,6 +225,11 @@ def _correction(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Returns a function that corrects log-likelihoods [n, k]."""
     arguments: dict[str, Container] = {"from_probs": False, **options}
+    if (advice := arguments.pop("advice", None)) is not None:
+        given = dict.fromkeys(arguments.keys() - {"from_probs"}, True)
+        refuse_beside_advice(method=method != "bc", prior=prior is not None, **given)
+        choose = partial(choose_advice, read_advice(advice), str(advice))
+        return lambda scores: choose(k=scores.shape[-1]).apply(scores, **arguments)
     if prior is not None:
         arguments["target_prior"] = list(prior)
     return lambda scores: np.asarray(calibrate(scores, method, **arguments))
@@ -255,6 +266,7 @@ def write_overlays(
     method: str = "bc",
     prior: Prior = None,
     include_path: str | None = None,
+    advice: str | None = None,
 ) -> tuple[list[str], list[str]]:
     """Writes an overlay for each task: a YAML of the same name that includes the task's own YAML.
 
@@ -264,6 +276,7 @@ def write_overlays(
         method: a correction method that needs neither labels nor probes.
         prior: the share of each choice among the right choices, in the order of the choices.
         include_path: a folder with the user's own tasks.
+        advice: a file of `recommend`, in place of method and prior.
 
     Returns:
         The tasks with an overlay, and a message on each task of a group without an overlay.
@@ -273,7 +286,12 @@ def write_overlays(
     """
     from lm_eval.tasks import TaskManager  # loads all tasks; some may import this module
 
-    _check_method(method, prior)
+    arguments: dict[str, Container] = {"method": method}
+    if prior is not None:
+        arguments["prior"] = list(prior)
+    if advice is not None:
+        arguments["advice"] = str(Path(advice).resolve())
+    _check_arguments(arguments)
     _remove_overlays(folder)
     index = TaskManager(include_path=include_path).task_index
     reasons: dict[str, str] = {}  # task -> why it has no overlay
@@ -298,9 +316,6 @@ def write_overlays(
             raise InputError.at(folder / f"{task}.yaml", expected, "one", "name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for task, path in paths.items():
-        arguments: dict[str, Json] = {"method": method}
-        if prior is not None:
-            arguments["prior"] = list(prior)
         metadata = _metadata((index[task].cfg or {}).get("metadata"))
         # A file's keys replace the keys of the file that it includes, so the metadata are repeated.
         # The tag is empty; otherwise it would replace the harness's tag by one of these tasks only.
@@ -315,12 +330,15 @@ def write_overlays(
     return list(paths), list(reasons.values())
 
 
-def _check_method(method: str, prior: Prior) -> None:
+def _check_arguments(arguments: Mapping[str, Container]) -> None:
     """Raises now for arguments that would otherwise raise after all documents are scored."""
-    k = 2 if prior is None else len(prior)
-    rows = np.arange(12 * k)
-    scores = -1.0 - np.outer(rows, np.arange(2, k + 2)) % 5
-    corrected_accuracy(list(zip((rows % k).tolist(), scores, strict=True)), method, prior)
+    numbers = {len(arguments.get("prior", "12"))}
+    if "advice" in arguments:
+        numbers = {len(one.label_names) for _, one in read_advice(arguments["advice"])}
+    for k in numbers:
+        rows = np.arange(12 * k)
+        scores = -1.0 - np.outer(rows, np.arange(2, k + 2)) % 5
+        corrected_accuracy(list(zip((rows % k).tolist(), scores, strict=True)), **arguments)
 
 
 def _remove_overlays(folder: Path) -> None:

@@ -24,7 +24,9 @@ import batch_calibration
 from batch_calibration import cli
 from batch_calibration.diagnosis import Diagnosis
 from batch_calibration.errors import InputError
+from batch_calibration.estimator import LabelBiasCorrector
 from batch_calibration.importers import tables_of
+from batch_calibration.layer import BatchCalibration
 from batch_calibration.metrics import Estimate
 from batch_calibration.settings import Settings
 
@@ -33,6 +35,7 @@ for _case in CASES.values():
     _case["sentence"] = " ".join(_case["sentence"].split())
 NAMES = {name: getattr(batch_calibration, name) for name in batch_calibration.__all__}
 NAMES |= {"Settings": Settings, "tables_of": tables_of, "np": np, **ARRAYS}
+NAMES |= {door.__name__: door for door in (LabelBiasCorrector, BatchCalibration)}
 CONSOLE = re.compile(r"--([a-z][\w-]*)(?:=((?:'[^']*'|[^\s;:()?'])+))?")
 PYTHON = re.compile(r"\b([a-z_]+)=('[^']*'|\([^()]*\)|True|False|-?\d[\d.]*\d|\d)")
 MEANT = re.compile(r"(?:named|arguments:) ('[^']+'|--\w+)\S*; did you mean ('[^']+'|--\w+)\?")

@@ -125,6 +125,17 @@ def ranked_rows() -> str:
     return table(lines)
 
 
+def advice(*shares: tuple[str, float], names: Sequence[str] = NAMES) -> str:
+    """A file of advice to match the shares of the first label in some contexts."""
+    contexts = []
+    for context, first in shares or [("good", 0.4)]:
+        options = {"target_prior": dict(zip(names, (first, 1 - first), strict=True))}
+        about = {"context": context, "labels": names, "method": "prior_matching"}
+        about |= {"options": options, "source": "stated", "reason": ["Match the shares."]}
+        contexts.append(about)
+    return json.dumps({"advice": contexts})
+
+
 CONFIG = "def get_config():\n    return {}\n"
 ONE_ABOVE = np.vstack([[3.5, -1.0], SCORES[1:]])
 NUMBERS = log(choices=("1", "0"))
@@ -197,6 +208,9 @@ FILES: dict[str, str | bytes] = {
     "quantized/config.json": json.dumps({**LLAMA, "quantization_config": {"bits": 4}}),
     "config_of_list.py": CONFIG.replace("{}", "[1]"),
     "config_fails.py": CONFIG.replace("{}", "{'shots': 1 / 0}"),
+    "advice.json": advice(),
+    "advice_apart.json": advice(("one", 0.4), ("two", 0.5)),
+    "advice_good_bad.json": advice(names=("good", "bad")),
     "good_config.py": CONFIG.replace("{}", "{'data': 'mini', 'tasks': ('sst2',)}"),
 }  # fmt: skip
 """Name -> text or bytes."""

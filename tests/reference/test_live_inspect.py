@@ -122,6 +122,18 @@ def test_a_live_run_has_the_importers_scores_and_metrics(tmp_path):
     assert counted.count("C") / ROWS == pytest.approx(scores["icl_accuracy"])
 
 
+def test_advice_of_a_file_is_followed(tmp_path):
+    (table,) = read(Path(run(tmp_path, choice()).location), Reading(missing="least"))
+    block = table.blocks["test"]
+    shares = {"target_prior": [0.5, 0.3, 0.2], "label_names": table.label_names}
+    advice = bc.recommend(block.log_probs, from_probs=False, **shares)
+    bc.save_advice(tmp_path / "advice.json", {"any": advice})
+    scores = metrics_of(run(tmp_path, label_bias(advice=str(tmp_path / "advice.json"))))
+    ours = advice.apply(block.log_probs, from_probs=False)
+    expected_accuracy = float(bc.accuracy(ours, block.labels))
+    assert scores["corrected_accuracy"] == pytest.approx(expected_accuracy, abs=1e-6)
+
+
 def test_an_old_log_is_scored_by_the_page_s_command(tmp_path):
     log = run(tmp_path / "old", choice())
     (table,) = read(Path(log.location), Reading(missing="least"))

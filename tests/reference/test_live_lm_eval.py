@@ -160,6 +160,19 @@ def test_a_prior_and_another_method_are_said_in_the_task(tmp_path, mmlu):
     assert found == pytest.approx(float(bc.accuracy(ours, gold)), abs=1e-6)
 
 
+def test_advice_of_a_file_is_followed_by_the_task(tmp_path, mmlu):
+    scores, gold = scores_of(mmlu, "Gemma-7B")[:1000], mmlu["gold"][:1000]
+    advice = bc.recommend(scores, target_prior=[0.1, 0.2, 0.3, 0.4], label_names=LETTERS)
+    bc.save_advice(tmp_path / "advice.json", {"any": advice})
+    write_task(tmp_path, "advised", gold, f"class: {MODULE}.CorrectedTask\n")
+    file, options = tmp_path / "advised.yaml", f"{{advice: {tmp_path / 'advice.json'}}}"
+    metadata = f"{{version: 0, batch_calibration: {options}}}"
+    file.write_text(file.read_text().replace("{version: 0}", metadata))
+    found = run(tmp_path, scores, "advised")["acc_advice,none"]
+    ours = advice.apply(scores)
+    assert found == pytest.approx(float(bc.accuracy(ours, gold)), abs=1e-6)
+
+
 def test_documents_that_differ_in_choices_are_nan_and_a_warning(tmp_path, mmlu, caplog):
     scores, gold = scores_of(mmlu, "Gemma-7B")[:20], np.zeros(20, int)
     choices = "\"{{['A', 'B', 'C'][:2 + id % 2]}}\""
