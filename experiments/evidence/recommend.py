@@ -66,6 +66,8 @@ NEAR_RULES = (CORRECT, EQUAL, *ERRORS, LIKELY)
 DRAWN = (CORRECT, TOGETHER, LIKELY, POOLED)
 """The rules of the figure."""
 UNEVEN, ALL = "both uneven kinds", "all language"
+SEVERAL, SINGLE = "several contexts of a task", "one context"
+"""Groups of contexts with labels."""
 CHOSEN = "the better of both, chosen on other sources"
 """With scored labels of several contexts, `MOVED_SCORED` or `WITH_LABELS`."""
 EXPERIENCE = {advice.EQUAL: ONE, advice.ESTIMATED: LIKELY, advice.STATED: SHARES}
@@ -259,7 +261,7 @@ def cells(judged: Sequence[Judged], options: Options) -> Cells:
 
 
 def findings(judged: Sequence[Judged], options: Options) -> list[str]:
-    """Writes a finding for each kind of sources, one for labeled rows and one for distances."""
+    """Writes findings for each kind of sources, for labeled rows and for distances."""
     sentences = []
     for kind, members in kinds_of(judged).items():
         if kind not in KINDS:
@@ -547,9 +549,9 @@ def groups_with_labels(
 ) -> Iterable[tuple[str, list[Judged], Sequence[str]]]:
     """Yields groups of contexts with their sources and rules; the first rule uses no label."""
     language = of_language(judged)
-    yield "several", [one for one in language if one.has_several], (*OF_TASK, CHOSEN)
+    yield SEVERAL, [one for one in language if one.has_several], (*OF_TASK, CHOSEN)
     of_one = (*OF_ONE[:-1], WITH_LABELS)
-    yield "one", language, of_one
+    yield SINGLE, language, of_one
     for kind in KINDS[len(LANGUAGE) :]:
         yield kind, kinds_of(judged).get(kind, []), (*of_one, COUNTED, FROM_EQUAL)
 
@@ -577,24 +579,28 @@ def labels_cells(judged: Sequence[Judged], options: Options) -> Cells:
 
 
 def labels_findings(judged: Sequence[Judged]) -> list[str]:
-    """Writes the findings on counted labels and on labeled rows with scores."""
-    several = [one for one in of_language(judged) if one.has_several]
-    if not several:
-        return []
-    phrases = []
-    for rule in (NONE, MOVED_COUNTED, COUNTED, MOVED_SCORED, WITH_LABELS, CHOSEN):
-        names = [labeled(rule, labels) for labels in LABELS]
-        gains = " / ".join(f"{average(several, name):+.1f}" for name in names)
-        shares = " / ".join(f"{harmed(several, name):.1f}" for name in names)
-        phrases.append(f"{rule} {gains}, {shares} % harmed")
-    times = Counter(one.chosen for one in several)
-    won = " and ".join(f"{rule} {count}" for rule, count in times.most_common())
-    return [
-        f"**{', '.join(map(str, LABELS[:-1]))} and {LABELS[-1]} labels of a task with several "
-        f"contexts** ({len(several)} sources), gain in points: {'; '.join(phrases)}. Of "
-        f"{len(several)} choices on other sources between `{MOVED_SCORED}` and `{WITH_LABELS}`: "
-        f"{won}."
-    ]
+    """Writes a finding on labels for each group of contexts."""
+    sentences = []
+    for group, members, rules in groups_with_labels(judged):
+        phrases = []
+        for rule in rules if members else ():
+            names = [labeled(rule, labels) for labels in LABELS]
+            gains = " / ".join(f"{average(members, name):+.1f}" for name in names)
+            shares = " / ".join(f"{harmed(members, name):.1f}" for name in names)
+            phrases.append(f"{rule} {gains}, {shares} % harmed")
+        if phrases:
+            sentences.append(
+                f"**{' / '.join(map(str, LABELS))} labels, {group}** ({len(members)} source"
+                f"{'s' * (len(members) > 1)}), gain in points: {'; '.join(phrases)}."
+            )
+    if several := [one for one in of_language(judged) if one.has_several]:
+        times = Counter(one.chosen for one in several)
+        won = " and ".join(f"{rule} {count}" for rule, count in times.most_common())
+        sentences[0] += (
+            f" Of {len(several)} choices on other sources between `{MOVED_SCORED}` and "
+            f"`{WITH_LABELS}`: {won}."
+        )
+    return sentences
 
 
 def draw(judged: Sequence[Judged], options: Options) -> Figure:
