@@ -1,15 +1,17 @@
-"""Gains of `recommend`, with and without labels, on sources not used to set its constants.
+"""Gains of the advice, with and without labels, on sources not used to set its constants.
 
 python -m experiments.score --config=configs/mini.py --workdir=W/mini
 python -m experiments.score --config=configs/mini.py --config.model=mini_small --workdir=W/small
+python -m experiments.score --config=configs/vision.py:mini --workdir=W/images
 python -m experiments.evidence --config=configs/evidence_recommend.py \
-    --config.embedded=W/mini,W/small --scores=../shared/scores --workdir=W/evidence \
+    --config.embedded=W/mini,W/small,W/images --scores=../shared/scores --workdir=W/evidence \
     --page=docs/evidence-recommend.md
 
 The sources are seven base models on MMLU, by subject and as a whole, also with A or B never right;
 26 vision-language models on MMBench and OOD-CV with four and six letters; draws from these sources
-with unequal label shares; GPT-2 on BEAR; LLaMA-13B with ten demonstrations; and both models of the
-embedded suite.
+with unequal label shares; GPT-2 on BEAR; LLaMA-13B with ten demonstrations; SmolLM2; both models
+of the embedded suite; its images; and simulated raters who give grades. A folder of `embedded` may
+hold the scores of several models, such as the folder of `make run`.
 """
 
 from ml_collections import ConfigDict

@@ -1,9 +1,9 @@
 """Evaluates correction rules on the contexts of a task: gains, and harmed contexts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,19 +16,23 @@ from batch_calibration.calibration.empirical_bayes import (
     empirical_bayes,
     information,
 )
-from batch_calibration.calibration.matching import match
+from batch_calibration.calibration.matching import match, match_within
 from batch_calibration.calibration.pooled_shares import (
     CHANCE,
     FEWEST_CONTEXTS,
     LEAST_TOLD,
     Pooled,
-    add_one,
     pool_shares,
     pooled_shares,
 )
+from batch_calibration.calibration.shares import (
+    move_shares,
+    prior_counted,
+    shares_of_counted,
+    shares_of_scored,
+)
 from batch_calibration.calibration.shift import least_shares
-from batch_calibration.diagnosis.recommend import CORRECT, LIKELY, POOLED
-from batch_calibration.diagnosis.recommendation import promised_gain
+from batch_calibration.diagnosis.advice import promised_gain
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.scores import ScoreTable
@@ -36,17 +40,31 @@ from batch_calibration.typing import Scalar
 from experiments.evidence.sets import task_of
 from experiments.evidence.statistics import mcnemar
 
-BASELINE, SHARES = "icl", "true shares"
+BASELINE, SHARES, CORRECT = "icl", "true shares", "bc"
+LIKELY, POOLED, WITH_LABELS = "bc_empirical_bayes", "bc_pooled_shares", "bcl_empirical_bayes"
+EQUAL, TOGETHER = "matched to equal", "together balanced"
+"""Rules for labels that are about equally frequent: exact matching, and the joint objective."""
+ERRORS = {"one balanced": 0.0, "within 5 points": 0.05, "within 12 points": 0.12}
+"""Rule -> standard error of equal shares; each context by itself."""
+ONE, ROUGH, ROUGHEST = ERRORS
 GATES = (0.01, LEAST_TOLD, LEAST_INFORMATION)
 """Tried thresholds: minimum information of a context, in nats, for pooling."""
 CHANCES = (0.0, 0.25, CHANCE, 0.75, 1.0)
 """Tried parts of the chance agreement to subtract."""
 SETTINGS = tuple(product(GATES, CHANCES))
-MATCHED = "prior_matching"
-"""Rule that matches each context to the counted shares, with a pseudo-count of 1 for each label."""
-COUNTED, SCORED = (16, 32, 64, 128, 300), 32
-"""Numbers of counted labels without scores, and number of labeled rows with scores."""
-FOR_ALL, FOR_EACH = "of the task", "of each context"
+LABELS, LABEL_DRAWS = (16, 32, 64), 3
+"""Numbers of labeled rows, and number of draws of each."""
+MOST_LABELED = 0.75
+"""The largest part of the rows of a context that is labeled."""
+NONE, MOVED_COUNTED, MOVED_SCORED = "no labels", "moved, counted", "moved, scored"
+COUNTED = "prior_counted"
+OF_TASK = (NONE, COUNTED, MOVED_COUNTED, WITH_LABELS, MOVED_SCORED)
+"""Rules with labels that all contexts of a task share; the first uses no label."""
+NONE_ONE, COUNTED_ONE, SCORED_ONE = (f"{x}, one" for x in (NONE, MOVED_COUNTED, MOVED_SCORED))
+FROM_EQUAL = f"{SCORED_ONE}, from equal"
+OF_ONE = (NONE_ONE, COUNTED_ONE, SCORED_ONE, FROM_EQUAL)
+"""Rules with labels of one context only; the first uses no label, the last starts at equal shares.
+"""
 HARMED = 0.05
 """A context is harmed if a rule loses rows with a p-value below this (exact McNemar test)."""
 SIZES, MOST = (256, 512, 1024), 512
@@ -59,8 +77,7 @@ FEWEST_PADDED = 8
 @jax.jit
 def correct_together(
     rows: jax.Array, weight: jax.Array, same_rows: jax.Array | bool,
-    least_information: Scalar | float = LEAST_TOLD,
-    counts: jax.Array | None = None, chance: Scalar | float = CHANCE,
+    least_information: Scalar | float = LEAST_TOLD, chance: Scalar | float = CHANCE,
 ) -> Pooled:  # fmt: skip
     """Computes `pool_shares`; if no context is pooled, uses the shift of `pooled_shares` for each.
 
@@ -70,14 +87,9 @@ def correct_together(
     >>> (contexts - found.shifts[:, None])[:, :4].argmax(axis=-1).tolist()
     [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
     """
-    pooled = pool_shares(rows, weight, same_rows, least_information, counts, chance)
-    fit = pooled_shares(counts=counts).fit
-    present = jnp.where(weight[..., None] > 0, rows, 0.0)
-    alone = jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(present, weight)
+    pooled = pool_shares(rows, weight, same_rows, least_information, chance)
+    alone = _likely(rows, weight)
     return pooled._replace(shifts=jnp.where(jnp.any(pooled.used > 0), pooled.shifts, alone))
-
-
-together = jit_quickly(correct_together)
 
 
 class Outcomes(NamedTuple):
@@ -85,7 +97,7 @@ class Outcomes(NamedTuple):
 
     Attributes:
         gain: [c], gain of accuracy in points.
-        harmed: [c], True if rows are lost beyond noise.
+        harmed: [c], 1 if rows are lost beyond noise, else 0; over draws of labels their mean.
         promised: [c], promised gain by the corrected scores, in points; 0 if not computed.
     """
 
@@ -137,7 +149,7 @@ class Task(NamedTuple):
         after = present & ((self.rows - shift[:, None]).argmax(axis=-1) == self.gold)
         won, lost = (after & ~before).sum(axis=1), (before & ~after).sum(axis=1)
         gain = 100 * (won - lost) / np.maximum(present.sum(axis=1), 1)
-        harmed = is_harmed(won, lost)
+        harmed = is_harmed(won, lost).astype(float)
         promised = np.zeros(self.contexts)
         for place in range(self.contexts * promises):
             rows = self.rows[place, present[place]].astype(np.float64)
@@ -172,7 +184,8 @@ def try_source(tables: Sequence[ScoreTable], seed: int = 0) -> Rules:
     places = tasks_of(tables)
     by_task = list[Rules]()
     for group in places:
-        by_task.append(try_rules([tables[k] for k in group], random))
+        members = [tables[k] for k in group]
+        by_task.append(try_rules(members) | try_labels(stack(members, MOST), random))
     order = np.argsort(np.concatenate(places))
     tried = {}
     for rule in by_task[0]:
@@ -181,55 +194,54 @@ def try_source(tables: Sequence[ScoreTable], seed: int = 0) -> Rules:
     return tried
 
 
-def try_rules(tables: Sequence[ScoreTable], random: np.random.Generator) -> Rules:
-    """Tries every rule on one task; rules with labels need `FEWEST_CONTEXTS` contexts or more.
-
-    `SHARES` is an upper bound, because it gets the true shares.
-    """
+def try_rules(tables: Sequence[ScoreTable]) -> Rules:
+    """Tries every rule without labels; `SHARES` is an upper bound, as it gets the true shares."""
     task = stack(tables)
-    bias, likely, matched, told = alone(task)
-    tried = {CORRECT: task.judge(bias), LIKELY: task.judge(likely, promises=True)}
+    shifts, told = alone(task)
+    tried = {}
+    for rule, shift in shifts.items():
+        tried[rule] = task.judge(shift, promises=rule in {LIKELY, ONE, SHARES})
+    tried[TOGETHER] = tried[ONE]
+    if len(tables) >= FEWEST_CONTEXTS:
+        together = balance(*task.arrays, jnp.asarray(shifts[ONE]))
+        tried[TOGETHER] = task.judge(np.asarray(together))
     by_used = dict[tuple[bool, ...], list[Outcomes]]()
     for gate in GATES:
         used = tuple(told >= gate)
         if used not in by_used:
-            shifts = by_chance(*task.arrays, gate) if sum(used) else [likely]
-            by_used[used] = [task.judge(np.asarray(shift)) for shift in shifts]
+            at_gate = [shifts[LIKELY]]
+            if sum(used) >= FEWEST_CONTEXTS:
+                at_gate = [*np.asarray(by_chance(*task.arrays, gate))]
+            by_used[used] = [task.judge(shift) for shift in at_gate]
         for chance, outcomes in zip(CHANCES, cycle(by_used[used]), strict=False):
             tried[pooled(gate, chance)] = outcomes
-    tried[SHARES] = task.judge(matched, promises=True)
-    if len(tables) < FEWEST_CONTEXTS:
-        return tried
-    return tried | try_labels(stack(tables, MOST), random)
-
-
-def try_labels(task: Task, random: np.random.Generator) -> Rules:
-    """Tries the rules with labels of the task: counted labels, and labeled rows with scores."""
-    bias, *_ = alone(task)
-    shares = task.shares[0]
-    tried = {few(CORRECT): task.judge(bias), few(POOLED): task.judge(pool(task))}
-    for labels in COUNTED:
-        counts = jnp.asarray(random.multinomial(labels, shares), jnp.float32)
-        tried[counted(POOLED, labels)] = task.judge(pool(task, counts=counts))
-        matched = match_all(*task.arrays, add_one(counts))
-        tried[counted(MATCHED, labels)] = task.judge(np.asarray(matched))
-    for rule, contexts in ((FOR_ALL, 1), (FOR_EACH, len(task.gold))):
-        # Padding gets values above 1, so it is ranked last.
-        order = random.random(task.gold[:contexts].shape) + (task.gold[:contexts] < 0)
-        is_scored = order.argsort(axis=1).argsort(axis=1) < SCORED
-        shift = learn(*task.arrays, jnp.where(is_scored, task.gold, -1))
-        tried[rule] = task.judge(np.asarray(shift), ~is_scored)
     return tried
 
 
-def few(rule: str) -> str:
-    """Names a rule without labels, judged on the same rows as rules with labels."""
-    return f"{rule}, no labels"
+def try_labels(task: Task, random: np.random.Generator) -> Rules:
+    """Tries the rules with labels on the rows that are not labeled; outcomes are means over draws.
+
+    The contexts of a task share the labeled rows.
+    """
+    rows = int((task.gold[0] >= 0).sum())
+    masks = np.zeros((len(LABELS) * LABEL_DRAWS, task.gold.shape[1]), bool)
+    for place, mask in enumerate(masks):
+        labels = min(LABELS[place // LABEL_DRAWS], int(MOST_LABELED * rows))
+        mask[random.permutation(rows)[:labels]] = True
+    shifts = np.asarray(with_labels(*task.arrays, jnp.asarray(task.gold[0]), jnp.asarray(masks)))
+    tried = {}
+    for place, labels in enumerate(LABELS):
+        drawn = range(place * LABEL_DRAWS, (place + 1) * LABEL_DRAWS)
+        for rule, of_rule in zip((*OF_TASK, *OF_ONE), np.moveaxis(shifts, 1, 0), strict=True):
+            outcomes = [task.judge(of_rule[draw], ~masks[draw]) for draw in drawn]
+            fields = zip(*outcomes, strict=True)
+            tried[labeled(rule, labels)] = Outcomes(*(np.mean(of, axis=0) for of in fields))
+    return tried
 
 
-def counted(rule: str, labels: int) -> str:
-    """Names a rule with this number of counted labels."""
-    return f"{rule}, {labels} counted"
+def labeled(rule: str, labels: int) -> str:
+    """Names a rule with this number of labels; rows that are not labeled judge it."""
+    return f"{rule}, {labels} labels"
 
 
 def pooled(gate: float, chance: float) -> str:
@@ -240,42 +252,102 @@ def pooled(gate: float, chance: float) -> str:
 @jit_quickly
 def by_chance(rows: jax.Array, weight: jax.Array, gate: jax.Array | float) -> jax.Array:
     """Computes the shifts [s c k] of `bc_pooled_shares` with each of the s values of `CHANCES`."""
-    of_part = partial(correct_together, rows, weight, True, gate, None)
+    of_part = partial(pool_shares, rows, weight, True, gate)
     return jax.vmap(lambda chance: of_part(chance).shifts)(jnp.array(CHANCES))
 
 
-def pool(task: Task, counts: jax.Array | None = None) -> np.ndarray:
-    """Computes the shifts [c k] of `bc_pooled_shares`, with or without counted labels."""
-    return np.asarray(together(*task.arrays, True, LEAST_TOLD, counts).shifts)
+@jit_quickly
+def balance(rows: jax.Array, weight: jax.Array, one: jax.Array) -> jax.Array:
+    """Computes the shifts [c k] of `TOGETHER`; contexts that are not pooled get those of `ONE`."""
+    found = pool_shares(rows, weight, True, share_error=0.0)
+    return jnp.where(found.used[:, None] > 0, found.shifts, one)
 
 
-def alone(task: Task) -> list[np.ndarray]:
-    """Computes shifts [c k] by BC, `bc_empirical_bayes` and true shares; information [c] (nats)."""
-    return [*map(np.asarray, _alone(*task.arrays, jnp.asarray(task.shares, jnp.float32)))]
+def alone(task: Task) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Computes the shifts [c k] of the rules for one context, and the information [c] in nats."""
+    shifts, told = _alone(*task.arrays, jnp.asarray(task.shares, jnp.float32))
+    rules = (CORRECT, LIKELY, EQUAL, SHARES, *ERRORS)
+    return dict(zip(rules, map(np.asarray, shifts), strict=True)), np.asarray(told)
 
 
 @jit_quickly
 def _alone(
     rows: jax.Array, weight: jax.Array, shares: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+) -> tuple[list[jax.Array], jax.Array]:
     rows = jax.nn.log_softmax(rows)
-    bias = jax.vmap(weighted_mean)(rows, weight)
-    fit = empirical_bayes().fit
-    likely = jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(rows, weight)
-    matched = jax.vmap(match)(rows, jax.vmap(least_shares)(shares), weight)
-    return bias, likely, matched, jax.vmap(information)(rows, weight)
+    likely = _likely(rows, weight)
+    equal = jnp.full_like(shares, 1.0 / rows.shape[-1])
+    exact = [match_each(rows, of, weight) for of in (equal, jax.vmap(least_shares)(shares))]
+
+    fits = [jax.vmap(partial(match_within, error=error)) for error in ERRORS.values()]
+    errors = [fit(rows, equal, weight) for fit in fits]
+    shifts = [jax.vmap(weighted_mean)(rows, weight), likely, *exact, *errors]
+    return shifts, jax.vmap(information)(rows, weight)
+
+
+def _likely(rows: jax.Array, weight: jax.Array) -> jax.Array:
+    """Computes the shifts [c k] of `bc_empirical_bayes`."""
+    fit = pooled_shares().fit
+    present = jnp.where(weight[..., None] > 0, rows, 0.0)
+    return jax.vmap(lambda rows, weight: fit(rows, None, weight).bias)(present, weight)
+
+
+Fit = Callable[[jax.Array, jax.Array, jax.Array], Any]
+match_each = jax.vmap(match)
+match_all = jax.vmap(match, in_axes=(0, None, 0))
 
 
 @jit_quickly
-def match_all(rows: jax.Array, weight: jax.Array, shares: jax.Array) -> jax.Array:
-    """Computes the shifts [c k] that match each context to shares [k]."""
-    return jax.vmap(match, in_axes=(0, None, 0))(jax.nn.log_softmax(rows), shares, weight)
+def with_labels(rows: jax.Array, weight: jax.Array, gold: jax.Array, masks: jax.Array) -> jax.Array:
+    """Computes the shifts [d r c k] of the r rules of `OF_TASK` and `OF_ONE`.
 
+    Args:
+        rows: [c n k], in nats.
+        weight: [c n]; rows and contexts of weight 0 are absent.
+        gold: [n], right labels.
+        masks: [d n], True for the labeled rows of each draw.
+    """
+    rows = jax.nn.log_softmax(rows)
+    present, k = jnp.max(weight, axis=1), rows.shape[-1]
+    found, likely = correct_together(rows, weight, True), _likely(rows, weight)
+    # The shares without labels: of each context, and of the task.
+    probs_of_one = jax.nn.softmax(rows - likely[:, None])
+    start_of_one = jax.vmap(weighted_mean)(probs_of_one, weight)
+    mean = weighted_mean(start_of_one, present)
+    start = least_shares(jnp.where(jnp.any(found.used > 0), found.shares, mean))
+    corrected = jax.nn.softmax(rows - match_all(rows, start, weight)[:, None])
+    probs = jax.vmap(weighted_mean, in_axes=(1, None))(corrected, present)  # [n k]
+    equal = jnp.full_like(start_of_one, 1.0 / k)
+    from_equal = jax.nn.softmax(rows - match_each(rows, equal, weight)[:, None])
+    learn = empirical_bayes(labeled_weight=LABELED_WEIGHT).fit
 
-@jit_quickly
-def learn(rows: jax.Array, weight: jax.Array, labels: jax.Array) -> jax.Array:
-    """Computes the shifts [c k] of `bcl_empirical_bayes`; rows without a label have label -1."""
-    fit = empirical_bayes(labeled_weight=LABELED_WEIGHT).fit
-    return jax.vmap(lambda rows, weight, labels: fit(rows, labels, weight).bias)(
-        rows, weight, labels
-    )
+    def of_draw(mask: jax.Array) -> jax.Array:
+        labels = jnp.where(mask, gold, -1)
+        counts = jnp.sum(jax.nn.one_hot(labels, k), axis=0)
+        count = jnp.sum(counts)
+
+        def by_rows(start: jax.Array, probs: jax.Array) -> jax.Array:
+            return move_shares(start, shares_of_scored(probs, labels, weight[0]), count)
+
+        def by_counts(start: jax.Array) -> jax.Array:
+            return move_shares(start, shares_of_counted(counts), count)
+
+        def fitted(fit: Fit) -> jax.Array:
+            return jax.vmap(lambda rows, weight: fit(rows, labels, weight).bias)(rows, weight)
+
+        of_one = (
+            jax.vmap(by_counts)(start_of_one),
+            jax.vmap(by_rows)(start_of_one, probs_of_one),
+            jax.vmap(by_rows)(equal, from_equal),
+        )
+        return jnp.stack([
+            found.shifts,
+            fitted(prior_counted().fit),
+            match_all(rows, by_counts(start), weight),
+            fitted(learn),
+            match_all(rows, by_rows(start, probs), weight),
+            likely,
+            *(match_each(rows, shares, weight) for shares in of_one),
+        ])  # fmt: skip
+
+    return jax.lax.map(of_draw, masks)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batch_calibration.diagnosis import recommendation
+from batch_calibration.diagnosis import advice
 from batch_calibration.methods import run_methods
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store
@@ -68,48 +68,43 @@ def outcomes(*gains: float) -> trials.Outcomes:
     return trials.Outcomes(np.array(gains), np.zeros(len(gains)), np.full(len(gains), 0.1))
 
 
-def test_a_setting_is_the_one_of_the_largest_mean_over_sources(monkeypatch):
-    settings = (0.01, 0.5), (0.02, 0.0), (0.05, 0.5)
+def test_constants_are_those_of_the_largest_mean_over_sources(monkeypatch):
+    settings = (0.01, 0.5), (0.02, 0.0)
     monkeypatch.setattr(recommend, "SETTINGS", settings)
-    low, middle, high = (trials.pooled(*setting) for setting in settings)
-    first = {low: outcomes(0.0, 9.0), middle: outcomes(3.0, 3.0), high: outcomes(0.0, 0.0)}
-    second = {low: outcomes(0.0), middle: outcomes(0.0), high: outcomes(4.0)}
-    assert recommend.choose_setting([first]) == settings[0]
+    low, high = (trials.pooled(*setting) for setting in settings)
+    first = {low: outcomes(3.0, 3.0), high: outcomes(0.0, 0.0)}
+    second = {low: outcomes(0.0), high: outcomes(2.0)}
     assert recommend.choose_setting([first, second]) == settings[0]
-    assert recommend.choose_setting([second]) == settings[2]
-    assert recommend.choose_setting([]) == (0.02, 0.5)
+    rules = trials.MOVED_SCORED, "bcl_empirical_bayes"
+    for best in rules:
+        tried = {trials.labeled(r, m): outcomes(r == best) for r in rules for m in trials.LABELS}
+        assert recommend.choose_rule([tried]) == best
 
 
 def judged(kind: str, rows: str, **gains: float) -> recommend.Judged:
     source = sources.Source(ScoreSet(rows, rows, rows, [], 1), rows, kind)
-    tried = {name.replace("_counted", " counted"): outcomes(gain) for name, gain in gains.items()}
-    return recommend.Judged(source, 50.0, tried, 0.02)
+    return recommend.Judged(source, 50.0, {rule: outcomes(gain) for rule, gain in gains.items()})
 
 
-def test_enough_labels_beat_bc_and_pooled_shares_from_there_on():
-    def source(kind: str, bc: float, pooled: float, *with_counts: float) -> recommend.Judged:
-        tried = {trials.few("bc"): outcomes(bc), trials.few("bc_pooled_shares"): outcomes(pooled)}
-        for labels, gain in zip(trials.COUNTED, with_counts, strict=True):
-            tried[trials.counted("x", labels)] = outcomes(gain)
-        return judged(kind, kind)._replace(tried=tried)
-
-    balanced = source(sources.BALANCED, 3.0, 2.0, 4.0, 2.0, 3.1, 3.2, 3.3)
-    uneven = source(sources.MADE, -3.0, 5.0, 5.0, 5.0, 4.0, 5.1, 5.2)
-    assert recommend.enough([balanced], "x") == trials.COUNTED[2]
-    assert recommend.enough([balanced, uneven], "x") == trials.COUNTED[3]
-    never = source(sources.MADE, -3.0, 5.0, *5 * [0.0])
-    assert recommend.enough([balanced, never], "x") is None
+def test_contexts_are_grouped_by_their_distance_from_equal_shares():
+    one, tables = judged(sources.BALANCED, "x"), []
+    for first in (50, 55, 41):
+        block = make_block(np.zeros((100, 2)), (np.arange(100) >= first).astype(np.int32))
+        tables.append(ScoreTable({"task": f"{first}"}, ("a", "b"), {"test": block}))
+    tried = dict.fromkeys(recommend.NEAR_RULES, outcomes(1.0, 2.0, 3.0))
+    source = one.source._replace(set=one.source.set._replace(tables=tables))
+    _, *lines = recommend.distance_cells([one._replace(source=source, tried=tried)])
+    assert [line[3] for line in lines] == ["+1.0", "+2.0", "+3.0"]
 
 
 def test_a_gain_is_stated_by_sources_of_other_rows():
     alone = [judged(sources.BALANCED, "x", bc_empirical_bayes=1.0)]
     alone += [judged(sources.MADE, "y", bc_empirical_bayes=5.0)]
-    (head, *lines) = recommend.stated_cells(alone)
-    assert head[2:4] == ["stated", "happened"]
+    _, *lines = recommend.stated_cells(alone)
     by_title = {line[0]: line[1:] for line in lines}
     assert by_title[sources.BALANCED] == ["1", "+5.0", "+1.0", "0 %"]
     assert by_title[sources.MADE] == ["1", "+1.0", "+5.0", "0 %"]
-    assert by_title["all"] == by_title["promised up to 0.3"] == ["2", "+3.0", "+3.0", "0 %"]
+    assert by_title[recommend.ALL] == by_title["promised up to 0.3"] == ["2", "+3.0", "+3.0", "0 %"]
 
 
 def test_rules_are_the_methods_own(shared: Path):
@@ -118,27 +113,32 @@ def test_rules_are_the_methods_own(shared: Path):
     tables = score_set.tables[:10]
     tables = [table._replace(context={**table.context, "rows": "same"}) for table in tables]
     tried = trials.try_source(tables)
-    methods = ("bc", "bc_empirical_bayes", "bc_pooled_shares")
-    results = run_methods(tables, methods, groups=["one"] * 10).results
-    for place, (table, corrected) in enumerate(zip(tables, results, strict=True)):
-        rows, gold = table.blocks["test"].log_probs, table.blocks["test"].labels
-        before = (rows.argmax(axis=1) == gold).mean()
-        for name in methods:
-            rule = trials.pooled(0.02, 0.5) if name == "bc_pooled_shares" else name
-            gain = 100 * ((corrected[name].scores.argmax(axis=1) == gold).mean() - before)
+    balanced = {"share_error": 0.0}
+    variants = {
+        "bc": ("bc", {}), "bc_empirical_bayes": ("bc_empirical_bayes", {}),
+        trials.pooled(0.02, 0.5): ("bc_pooled_shares", {}),
+        trials.EQUAL: ("prior_matching", {}), trials.ONE: ("prior_matching", balanced),
+        trials.TOGETHER: ("bc_pooled_shares", balanced),
+    }  # fmt: skip
+    for rule, (method, options) in variants.items():
+        corrections = run_methods(tables, [method], options={method: options}, groups=["one"] * 10)
+        for place, (table, corrected) in enumerate(zip(tables, corrections.results, strict=True)):
+            rows, gold = table.blocks["test"].log_probs, table.blocks["test"].labels
+            hits = [of.argmax(axis=1) == gold for of in (rows, corrected[method].scores)]
+            gain = 100 * (hits[1].mean() - hits[0].mean())
             assert tried[rule].gain[place] == pytest.approx(gain, abs=100.1 / len(gold))
-    # More labels tell more.
-    first, last = (trials.counted(trials.MATCHED, trials.COUNTED[k]) for k in (0, -1))
-    assert tried[last].gain.mean() > tried[first].gain.mean()
+    for rule in (trials.COUNTED, trials.MOVED_COUNTED, trials.MOVED_SCORED):
+        few, many = (tried[trials.labeled(rule, trials.LABELS[k])] for k in (0, -1))
+        assert many.gain.mean() > few.gain.mean()
     assert tried[trials.SHARES].gain.mean() > tried["bc"].gain.mean()
 
 
 def test_what_to_expect_is_what_the_page_says():
     text = (ROOT / "docs/evidence/evidence_experience.csv").read_text()
-    for method, ranges in recommendation.RANGES.items():
+    for shares, ranges in advice.RANGES.items():
         for score_range in ranges:
             gains = [score_range.gain, score_range.low, score_range.high]
-            cells = [method, f"{score_range.most:g}", str(score_range.contexts)]
+            cells = [shares, f"{score_range.most:g}", str(score_range.contexts)]
             cells += [*(f"{gain:+.1f}" for gain in gains), f"{100 * score_range.fell:.0f} %"]
             line = ",".join(cells)
             assert line.replace("+0.0", "-0.0") in text or line in text
