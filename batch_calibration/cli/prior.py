@@ -25,7 +25,7 @@ Range = tuple[float, float]  # the lower and the upper end of a share
 FEW_COUNTED = 64
 """Number of counted labels below which a note warns of noise. With 64 labels or more, matching
 the shares gained more than BC and pooled shares on balanced and on uneven sources
-(docs/evidence-recommend.md)."""
+(docs/shares.md)."""
 
 
 class Stated(NamedTuple):

@@ -184,7 +184,7 @@ TO_LABEL = 32
 GRADES_ERROR = 0.05
 """The least error of the shares of grades. On simulated raters without a bias, matching with this
 error loses 0.1 points, and without an error 0.6 points; with a bias, both gain 12.2 points
-(evidence-recommend.md)."""
+(shares.md)."""
 FARTHER = 0.02
 """The tolerated increase of the total variation between predictions and known shares."""
 NO_GAIN = (

@@ -276,7 +276,7 @@ def test_the_law_s_fit() -> None:
 
 @pytest.mark.parametrize(("share", "least"), [(0.5, 0.9), (0.7, 0.85)])
 def test_label_shares_of_five_contexts(share: float, least: float) -> None:
-    """Held less often where the estimate leans to equal shares: docs/pooled-shares.md says so."""
+    """Held less often where the estimate leans to equal shares: docs/shares.md says so."""
     random, tasks, rows = np.random.default_rng(0), 40, 100
     gold = (random.random((tasks, 1, rows)) >= share).astype(int)
     told = 1.5 * (1.5 * np.eye(2)[gold] + random.normal(size=(tasks, 5, rows, 2)))
