@@ -23,9 +23,8 @@ from batch_calibration.scores import ScoreTable
 ESTIMATED = "estimated"
 Range = tuple[float, float]  # the lower and the upper end of a share
 FEW_COUNTED = 64
-"""Number of counted labels below which a note warns of noise. With 64 labels or more, matching
-the shares gained more than BC and pooled shares on balanced and on uneven sources
-(docs/shares.md)."""
+"""Number of counted labels below which a note warns of noise. With 64 labels, matching their shares
+harms 1 % of the contexts of real models, and with 16 labels 7 % (evidence_labels.csv)."""
 
 
 class Stated(NamedTuple):

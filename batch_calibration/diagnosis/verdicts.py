@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
     def first_answer(self) -> tuple[str, np.ndarray]:
         """The name of the correction that reports show first, and its predicted shares [k]."""
         if self.advice.if_balanced and self.after_other is not None:
-            return self.advice.balanced.short, self.after_other
+            return name_of(self.advice.balanced), self.after_other
         return self.diagnosis.method, self.diagnosis.corrected
 
     @property

@@ -210,7 +210,7 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
     if any(found.options.get("target_prior") == "train" for found in record.methods.values()):
         known = know_shares(counted_shares(table.context[TRAIN_LABELS]))
     # Tables of earlier versions do not contain it.
-    elif table.context.get(BALANCED) is True or (task and task.is_balanced_in(context.data)):
+    elif table.context.get(BALANCED) is True or (task and task.balanced and not task.is_image):
         known = BY_DESIGN
     results = [record.methods.get(name) for name in (LIKELY, TOGETHER)]
     are_usual = not any(result.options for result in results if result)

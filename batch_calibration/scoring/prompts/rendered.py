@@ -137,7 +137,8 @@ def specify(
         context["served"] = served
     if max(form_counts) > 1:
         context["forms"] = list(form_counts)
-    if task.is_balanced_in(cell.data.data):
+    has_all_labels = not optional.get("absent") or cell.data.classes == "present"
+    if has_all_labels and task.is_balanced_in(cell.data.data):
         context[BALANCED] = True
     return context | {key: optional[key] for key in optional if optional[key]}
 
