@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from batch_calibration.diagnosis.recommendation import Range, find_range
 from matplotlib.figure import Figure
 
 from batch_calibration.calibration.pooled_shares import CHANCE, LEAST_TOLD
@@ -17,7 +18,6 @@ from batch_calibration.diagnosis.recommend import (
     TO_SHARES,
     WITH_LABELS,
 )
-from batch_calibration.diagnosis.recommendation import Range, find_range
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import Cells, markdown
 from batch_calibration.reporting.figures.intervals import draw_forest

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from batch_calibration.diagnosis.recommendation import promised_gain
 
 from batch_calibration.calibration.base import weighted_mean
 from batch_calibration.calibration.empirical_bayes import (
@@ -28,7 +29,6 @@ from batch_calibration.calibration.pooled_shares import (
 )
 from batch_calibration.calibration.shift import least_shares
 from batch_calibration.diagnosis.recommend import CORRECT, LIKELY, POOLED
-from batch_calibration.diagnosis.recommendation import promised_gain
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.scores import ScoreTable

@@ -12,7 +12,6 @@ from making import by_method
 
 from batch_calibration import calibrate, cli, compare
 from batch_calibration.cli import prior
-from batch_calibration.methods import run_methods
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies.calibration import run_calibration
 

@@ -404,7 +404,7 @@ def test_recommendations_of_many_contexts_are_rows_of_a_table(tmp_path, said):
         rows = [f"{a},{b},{y}" for (a, b), y in zip(sure, right, strict=True)]
         (tmp_path / f"part-{i}.csv").write_text("\n".join(["no,yes,gold", *rows]))
     stdout = said("recommend", tmp_path / "part-*.csv", "--gold=gold").out
-    assert "Recommended, of 4 contexts: bc_empirical_bayes in 3; leave it in 1." in stdout
+    assert "Recommended, of 4 contexts: estimated shares in 3; leave it in 1." in stdout
     assert "If you follow it: 4 contexts, 199 rows" in stdout
     stdout = said("diagnose", tmp_path / "part-*.csv", "--gold=gold").out
     assert "Recommended, of 4 contexts: " in stdout

@@ -90,11 +90,19 @@ def test_a_scale_of_cosines_changes_neither_the_stated_bias_nor_the_advice(scale
     sizes = [(found.size, found.pair_error / found.unit) for found in (scaled, plain)]
     np.testing.assert_allclose(*sizes, rtol=1e-4)
     assert scaled.rows_needed == plain.rows_needed
-    for stated in ({}, {"share": "balanced"}, {"target_prior": (0.5, 0.3, 0.2)}):
+    known = {"target_prior": (0.5, 0.3, 0.2)}
+    # At three times the cosines, mean probabilities of .5 give one label to every row.
+    if scale == 3:
+        assert recommend(scale * COSINES, cosines=True, **known).method == "icl"
+        known = {"target_prior": (1 / 3, 1 / 3, 1 / 3)}
+    for stated in ({}, {"share": "balanced"}, known):
         advice = recommend(scale * COSINES, cosines=True, **stated)
-        assert advice.method == ("otter" if stated else "icl")
+        # Matching at temperature 0 needs no scale, which cosines lack.
+        match = "otter" if scale < 1 else "prior_matching"
+        assert advice.method == (match if stated else "icl")
         assert advice.reason == recommend(COSINES, cosines=True, **stated).reason
-        assert not advice.if_balanced
+        assert advice.balanced.method == match
+        assert (advice.if_balanced is None) == bool(stated)
 
 
 def test_labels_decide_for_cosines_and_nothing_else_does():
@@ -106,7 +114,9 @@ def test_labels_decide_for_cosines_and_nothing_else_does():
     advice = by_labels(even, 60)
     assert advice.method == "icl"
     assert advice.reason[0].startswith("Leave the scores as they are: on 60 labeled rows no other")
-    assert by_labels(LOGITS, 60).method == "bcl_empirical_bayes"
+    assert "learned by bcl_empirical_bayes: on 60" in by_labels(LOGITS, 60).reason[0]
+    of_scaled = recommend(20 * COSINES, cosines=True, labeled=20 * COSINES[:60], labels=GOLD[:60])
+    assert "learned by prior_moved: on 60 labeled rows no other" in of_scaled.reason[0]
 
 
 def test_kinds_are_told_by_the_scorer_else_by_the_values():

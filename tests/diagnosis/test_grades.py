@@ -50,7 +50,7 @@ def test_grades_are_known_by_names_and_scores(sureness):
     scores, _ = rate(sureness)
     random = np.random.default_rng(0)
     assert are_grades(scores, GRADES)
-    assert are_grades(scores, ["0.5", "1.0", " 1.5", "2.0", "-1"][:4] + ["2.5"])
+    assert are_grades(scores, ["-0.5", "1.0", " 1.5", "2", "2.5"])
     order = random.permutation(5)
     assert are_grades(scores[:, order], [GRADES[i] for i in order])
     assert not are_grades(scores, ("one", "two", "three", "four", "five"))
@@ -79,15 +79,15 @@ def test_an_unbiased_rater_prefers_little_and_a_planted_bias_is_found(sureness):
     scores, _ = rate(sureness, rows=1000)
     found = diagnose(scores, label_names=GRADES)
     means = scores.mean(axis=0) - scores.mean()
-    assert found.is_matched and np.ptp(means) > 2 * np.ptp(found.preference)
-    assert np.ptp(found.preference) < 0.7 + 0.3 * sureness
+    size = np.ptp(found.preference)
+    assert found.is_matched and size < 0.25 * np.ptp(means) and size < 3 * found.pair_error
     planted = diagnose(rate(sureness, PLANTED, rows=1000)[0], label_names=GRADES)
     assert GRADES[int(planted.preference.argmax())] == "4"
     assert "To match the expected share" in found.sentences()[0]
     # Other labels keep the mean log-probability.
     usual = diagnose(scores, label_names=[*"abcde"])
     assert not usual.is_matched
-    np.testing.assert_allclose(usual.preference, means, atol=1e-5)
+    np.testing.assert_allclose(usual.preference, means, atol=1e-4)
 
 
 def test_the_offset_is_the_match_and_its_error_that_of_draws():
