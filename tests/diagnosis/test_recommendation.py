@@ -153,7 +153,7 @@ def test_ranges_that_hold_no_shares_are_refused(refuses):
     ],
 )
 def test_of_balanced_labels_equal_shares_are_matched(stated, error):
-    scores, gold = world([1 / 3] * 3)
+    scores, gold = world([1 / 3] * 3, bias=(0.0, 2.5, 0.0))
     advice = recommend(scores, **stated)
     assert (advice.method, advice.options) == ("prior_matching", {"share_error": error})
     assert advice.source == "equal" and advice.if_balanced is None
