@@ -125,7 +125,7 @@ def test_each_context_is_said_in_words_with_its_shares(page):
     text = page.read_text()
     assert text.count('class="context"') == 6 * 2 and "Averaged over 24 rows, the scores" in text
     context = text[text.index('class="context"') :].split("</details>")[0]
-    for column in ("preferred by (nats)", "predicted", "after equal shares", "right"):
+    for column in ("preferred by (nats)", "predicted", "after matching equal shares", "right"):
         assert f">{column}" in context, column
 
 
