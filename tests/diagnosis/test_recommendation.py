@@ -165,18 +165,16 @@ def test_of_balanced_labels_equal_shares_are_matched(stated, error):
 
 
 def test_known_shares_that_a_match_moves_away_from_are_not_advised():
-    """Predictions that are right already: the means of middle grades are high."""
-    scores, gold = world([0.5, 0.5, 0.0], bias=(0.0, 0.0, 2.0), separation=6.0)
-    shares = np.bincount(gold, minlength=3) / len(gold)
-    assert recommend(scores, target_prior=shares).method == "prior_matching"
-    # A label that wins every row by a little is matched to 0.9; it then has fewer rows.
-    margins = np.concatenate([np.full(90, 0.1), np.full(10, -8.0)])
+    """Unsure rows are predicted in the stated shares, but matched they all have one label."""
+    margins = np.repeat([0.1, -0.1], [60, 40])
     rows = np.stack([margins, np.zeros(100)], axis=1) - 3
-    advice = recommend(rows, target_prior=(0.55, 0.45))
-    predicted = np.asarray(advice.apply(rows)).argmax(axis=1)
-    away = [abs(np.mean(of == 0) - 0.55) for of in (predicted, rows.argmax(axis=1))]
-    assert away[0] <= away[1] + 0.02
-    assert advice.method in ("icl", "prior_matching")
+    matched = np.asarray(calibrate(rows, "prior_matching", target_prior=(0.6, 0.4)))
+    assert (matched.argmax(axis=1) == 0).all()
+    advice = recommend(rows, target_prior=(0.6, 0.4))
+    assert advice.short == "leave it" and advice.if_balanced is None
+    assert "would move the predictions away from them" in advice.reason[0]
+    sure = recommend(50 * (rows + 3) - 9, target_prior=(0.6, 0.4))
+    assert sure.options == {"target_prior": (0.6, 0.4)}
 
 
 def test_shares_that_are_given_are_used():
@@ -356,8 +354,8 @@ def test_the_console_pools_the_contexts_of_a_task():
         np.testing.assert_allclose(gaps, 0, atol=2e-3)
     balanced = prior.Stated(known_shares.know_roughly("balanced", 2))
     stated = commands._advise(tables, [balanced] * 4)
-    # Contexts of the same rows are pooled, near equal shares; a lone one has equal shares.
-    assert [advice.source for advice in stated] == 3 * ["equal"] + ["equal"]
+    # Of contexts that may have other rows, each is matched to equal shares.
+    assert [advice.source for advice in stated] == 4 * ["equal"]
 
 
 def write_prompts(folder, ids, golds):
