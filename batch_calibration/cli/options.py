@@ -155,9 +155,8 @@ EPILOGS = {
 HOME = re.compile(r"^(--[\w.-]+=)(?:~|\$HOME)(?=/|$)")
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
 SHARES = (
-    "shares of the labels, such as no=0.8,yes=0.2, or ranges such as no=0.7..0.9,yes=0.1..0.3; "
-    "balanced, or balanced:12 within about 12 points; estimated; a file with LABEL,SHARE on each "
-    "line; or FILE:COLUMN, labels to count"
+    "shares of the labels: no=0.8,yes=0.2; ranges: no=0.7..0.9,yes=0.1..0.3; balanced, or "
+    "balanced:12 (points); estimated; a file of LABEL,SHARE; FILE:COLUMN, labels to count"
 )
 PLACE = "position of the label among several tokens: first, last, json:KEY or a regular expression"
 MISSING = (

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize, root
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from batch_calibration.calibration.empirical_bayes import confidence, empirical_bayes, information
 from batch_calibration.calibration.matching import newton_step
@@ -18,7 +18,6 @@ from batch_calibration.methods import run_methods
 from batch_calibration.methods.run import jit_quickly
 from batch_calibration.scores import ScoreTable, make_block
 from experiments.evidence.sets import read_sets, task_of
-from experiments.evidence.trials import correct_together
 
 pool = jit_quickly(pool_shares)
 joint = jit_quickly(joint_shares)
@@ -50,20 +49,19 @@ def matched_bias(rows: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return bias - bias.mean()
 
 
-def objective(place, rows, context_weight, expected, counts) -> float:
+def objective(place, rows, context_weight, expected, w) -> float:
     shares, k = softmax(place), len(place)
     sizes = [np.sum(matched_bias(context, shares) ** 2) / (2 * k) for context in rows]
-    value = k * context_weight @ np.log1p(sizes) + k * k / 2 * np.sum((shares - expected) ** 2)
-    return value - counts @ log_softmax(place)
+    near = w * k * k / 2 * np.sum((shares - expected) ** 2)
+    return k * context_weight @ np.log1p(sizes) + near
 
 
-@pytest.mark.parametrize("counts", [None, [2.0, 9.0, 1.0]])
-def test_joint_shares_are_where_the_objective_is_least(counts):
+@pytest.mark.parametrize("w", [1.0, 7.0])
+def test_joint_shares_are_where_the_objective_is_least(w):
     rows, _ = draw(4, 60, SHARES)
     weight, expected = np.array([0.3, 0.9, 0.5, 0.3], np.float32), np.array([0.5, 0.3, 0.2])
-    known = None if counts is None else np.array(counts, np.float32)
-    shares = joint(rows, everywhere(rows), weight, expected.astype(np.float32), known)
-    arguments = (rows.astype(float), weight, expected, np.zeros(3) if counts is None else known)
+    shares = joint(rows, everywhere(rows), weight, expected.astype(np.float32), w)
+    arguments = (rows.astype(float), weight, expected, w)
     found = minimize(objective, np.log(expected), arguments, "Nelder-Mead", tol=1e-9)
     assert objective(np.log(shares), *arguments) <= found.fun + 1e-4
     np.testing.assert_allclose(shares, softmax(found.x), atol=2e-3)
@@ -76,11 +74,13 @@ def test_agreement_is_the_mean_over_pairs_of_contexts():
     answers = rows.argmax(axis=-1)[:, :30]
     present = [0, 1, 3, 4]
     pairs = [(answers[a] == answers[b]).mean() for a in present for b in present if a < b]
-    agreed, by_chance = jax.jit(agreement)(rows, weight, used)
+    agreed, by_chance, others = jax.jit(agreement)(rows, weight, used)
     assert float(agreed) == pytest.approx(np.mean(pairs), abs=1e-6)
     shares = [np.bincount(answers[context], minlength=3) / 30 for context in range(5)]
     expected = np.mean([shares[a] @ shares[b] for a in present for b in present if a < b])
     assert float(by_chance) == pytest.approx(expected, abs=1e-6)
+    most = np.mean([max(shares[context]) for context in present])
+    assert float(others) == pytest.approx(1 - most, abs=1e-6)
 
 
 def test_a_bias_that_all_contexts_have_is_not_taken_for_shares():
@@ -139,11 +139,11 @@ def test_absent_rows_and_contexts_are_nothing():
 
 @pytest.mark.parametrize("contexts", [1, 2])
 def test_one_context_or_two_are_each_alone(contexts):
-    rows, _ = draw(contexts, 50, SHARES)
-    pooled = correct_together(rows, everywhere(rows), True)
-    for row, shift in zip(rows, pooled.shifts, strict=True):
-        np.testing.assert_allclose(shift, empirical_bayes().fit(row).bias, atol=1e-4)
-    assert not pooled.used.any()
+    rows, gold = draw(contexts, 50, SHARES)
+    scores = corrected(tables_of(rows, gold), ["one"] * contexts)
+    for row, alone in zip(rows, scores, strict=True):
+        np.testing.assert_allclose(row - alone, [empirical_bayes().fit(row).bias] * 50, atol=1e-4)
+    assert not pool(rows, everywhere(rows), np.array(True)).used.any()
 
 
 def test_contexts_that_tell_too_little_stay():
@@ -152,14 +152,6 @@ def test_contexts_that_tell_too_little_stay():
     pooled = pool(rows, everywhere(rows), np.array(True))
     assert pooled.used.tolist() == [1, 0, 1, 1] and not pooled.shifts[1].any()
     assert float(information(jnp.asarray(rows[1]))) < 0.05
-
-
-def test_counted_labels_pull_the_shares_to_theirs():
-    rows, _ = draw(4, 50, np.full(3, 1 / 3))
-    counts = np.array([600.0, 300.0, 100.0], np.float32)
-    pooled = pool(rows, everywhere(rows), np.array(True), counts=counts)
-    np.testing.assert_allclose(pooled.shares, counts / 1000, atol=0.02)
-    assert float(pooled.trust) == 1.0
 
 
 @pytest.mark.parametrize("k", [2, 5, 20, 60])

@@ -9,11 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from making import by_method
-from scipy.special import softmax
 
 from batch_calibration import calibrate, cli, compare
 from batch_calibration.cli import prior
-from batch_calibration.methods import run_methods
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies.calibration import run_calibration
 
@@ -49,9 +47,9 @@ def write_labels(path, labels):
 def test_labels_of_a_file_are_counted(ending, tmp_path, capsys):
     path = write_labels(tmp_path / f"train.{ending}", GOLD)
     first, second = prior.read_shares(f"{path}:kind", [NAMES, NAMES[::-1]])
-    assert first.shares == pytest.approx(SHARES) and first.counts == (30, 9)
-    assert second.shares == pytest.approx(SHARES[::-1])
-    assert first.options == {"target_prior": first.shares, "counts": (30, 9)}
+    assert first.counts == (30, 9) and second.counts == (9, 30) and first.known is None
+    assert first.options == {"target_prior": pytest.approx(SHARES)}
+    assert second.options == {"target_prior": pytest.approx(SHARES[::-1])}
     assert "39 labels were counted; shares" in capsys.readouterr().err
     prior.read_shares(f"{write_labels(path, 6 * GOLD)}:kind", [NAMES])
     assert not capsys.readouterr().err
@@ -69,13 +67,18 @@ def test_what_cannot_be_counted_is_a_sentence(refuses, tmp_path):
 
 def test_ranges_are_stated_of_one_label_of_two_or_of_all(refuses):
     (of_first,) = prior.read_shares("0.2..0.4", [NAMES])
-    assert of_first.shares == pytest.approx((0.3, 0.7))
-    np.testing.assert_allclose(of_first.share, [[0.2, 0.4], [0.6, 0.8]])
+    assert of_first.known.shares == pytest.approx((0.3, 0.7))
+    assert of_first.known.error == pytest.approx(0.2 / np.sqrt(12))
     three = ("a", "b", "c")
     by_name, turned = prior.read_shares("c=0..0.2,a=0.5..0.7,b=0.3", [three, three[::-1]])
-    np.testing.assert_allclose(by_name.share, [[0.5, 0.7], [0.3, 0.3], [0.0, 0.2]], atol=1e-12)
-    np.testing.assert_allclose(turned.share, by_name.share[::-1])
-    assert by_name.shares == pytest.approx((0.6, 0.3, 0.1))
+    assert by_name.known.shares == pytest.approx((0.6, 0.3, 0.1))
+    assert turned.known.shares == pytest.approx((0.1, 0.3, 0.6))
+    widths = np.array([0.2, 0.0, 0.2])
+    assert by_name.known.error == pytest.approx(np.sqrt((widths**2).mean() / 12))
+    assert turned.options == {
+        "target_prior": turned.known.shares,
+        "share_error": turned.known.error,
+    }
     for text in ("0.2..0.4", "a=0..1,b=0..1"):
         assert refuses(prior.read_shares, text, [three]).got == repr(text)
     for text in ("0.4..0.2,0,0", "0..0.2,0..0.2,0..0.2"):
@@ -84,8 +87,18 @@ def test_ranges_are_stated_of_one_label_of_two_or_of_all(refuses):
         assert refuses(prior.read_shares, text, [NAMES]).got.startswith(f"{text!r}, which ")
 
 
+def test_balanced_is_a_word_with_points(refuses):
+    for text, error in (("balanced", 0.0), ("balanced:12", 0.12), ("balanced:2.5", 0.025)):
+        (stated,) = prior.read_shares(text, [NAMES])
+        assert stated.options == {"share_error": error} and stated.known.shares is None
+    for text in ("balanced:101", "balanced:-1", "balanced:x"):
+        assert refuses(prior.read_shares, text, [NAMES]).where == "--prior"
+    # Equal numbers are the word.
+    assert prior.read_shares("0.5,0.5", [NAMES])[0].options == {"share_error": 0.0}
+
+
 COMMANDS = "calibrate", "diagnose", "recommend", "compare", "report"
-OTHER_TEXTS = "0.45..0.55", "0.7,0.3", "estimated", "FILE"
+OTHER_TEXTS = "0.6..0.8", "0.7,0.3", "estimated", "FILE"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +117,8 @@ def test_each_command_that_recommends_takes_shares(command, text, scores_file, t
         said = (tmp_path / "r.html").read_text()
         assert ("prior stated" in said) == (text != "balanced")
     if command != "compare" and text == "balanced":
-        assert "se bc: you stated that labels are about equally frequent." in said
+        reason = "atch equal shares, because you stated that labels are about equally frequent."
+        assert reason in said.replace("&#x27;", "'")
 
 
 def test_shares_enter_every_method_that_takes_them(scores_file, capsys):
@@ -121,46 +135,13 @@ def test_shares_enter_every_method_that_takes_them(scores_file, capsys):
 def test_a_record_names_the_shares_by_a_word(scores_file):
     _, scores, right = scores_file
     table = ScoreTable({"task": "t"}, NAMES, {"test": make_block(scores, right)})
-    common = [{"target_prior": SHARES, "counts": (30, 9)}]
+    common = [{"target_prior": SHARES}]
     given = {"common": common, "prior": "train", "options": {"bc": {"strength": 0.5}}}
     (record,) = run_calibration([table], ["icl", "bc", "bc_pooled_shares"], **given)
     of_bc = {"target_prior": "train", "strength": 0.5}
-    assert by_method(record, "options") == {"bc": of_bc, "bc_pooled_shares": {"counts": "train"}}
+    assert by_method(record, "options") == {"bc": of_bc}
     expected = calibrate(scores, "bc", strength=0.5, target_prior=SHARES).argmax(axis=1)
     assert record.methods["bc"].metrics["accuracy"] == pytest.approx((expected == right).mean())
     chosen = {"bc": {"target_prior": (0.5, 0.5), "strength": 1.0}}
     (own,) = run_calibration([table], ["bc"], common=common, options=chosen)
     assert own.methods["bc"].options["target_prior"] == (0.5, 0.5)
-
-
-def test_counts_are_shares_to_a_lone_context_and_join_what_several_tell():
-    rng = np.random.default_rng(1)
-    tables = []
-    for seed in range(4):
-        gold = rng.choice(3, 80, p=[0.6, 0.3, 0.1])
-        told = 2 * np.eye(3)[gold] + 1.5 * rng.normal(size=(80, 3)) + rng.normal(size=3)
-        block = make_block(told.astype(np.float32), gold)
-        tables.append(ScoreTable({"seed": seed}, ("a", "b", "c"), {"test": block}))
-
-    def shares(counts, groups):
-        given = {"groups": groups, "common": [{"counts": counts}] * len(tables)}
-        found = run_methods(tables, ["bc_pooled_shares"], **given)
-        scores = [of_table["bc_pooled_shares"].scores for of_table in found.results]
-        return [softmax(rows, axis=1).mean(axis=0) for rows in scores]
-
-    counts = (5, 2, 1)
-    laplace = [(count + 1) / (sum(counts) + 3) for count in counts]
-    for groups in (None, ["x", "x", "y", "y"]):  # each alone, and two together
-        for found in shares(counts, groups):
-            np.testing.assert_allclose(found, laplace, atol=1e-4)
-    together = shares(counts, ["x"] * 4)
-    np.testing.assert_allclose(together, [together[0]] * 4, atol=1e-4)
-    assert np.abs(together[0] - laplace).max() > 0.01
-    many = (5000, 2000, 1000)
-    np.testing.assert_allclose(shares(many, ["x"] * 4)[0], np.array(many) / 8000, atol=0.01)
-
-
-def test_counts_of_other_labels_are_refused(refuses):
-    rows = [[-1.0, -3.0, -2.0]] * 20
-    for counts in ((1, 2), (1, 2, -1), ("x", 1, 2)):
-        assert refuses(calibrate, rows, "bc_pooled_shares", counts=counts).where == "counts"

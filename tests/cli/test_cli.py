@@ -381,15 +381,20 @@ def test_one_row_and_a_label_never_predicted(tmp_path, said):
 def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys, said):
     path, scores, _ = table
     stdout = said("recommend", path, *GIVEN).out
-    recommendation = recommend(scores.round(6), label_names=("no", "yes"))
-    assert all(" ".join(sentence.split()) in stdout for sentence in recommendation.reason)
+    # Of rows with right labels, the advice asks for none.
+    *reason, more = recommend(scores.round(6), label_names=("no", "yes")).reason
+    assert all(sentence in stdout for sentence in reason) and more not in stdout
+    assert "With the 60 right labels of this file:" in stdout
     assert "not used by the recommendation" in stdout
-    assert "--prior=0.7,0.3" in said("recommend", path, *GIVEN, "--prior=0.7,0.3").out
+    doubted = said("recommend", path, *GIVEN, "--prior=0.9,0.1").out
+    assert "Do not match stated shares" in doubted and "--prior=0.9,0.1" not in doubted
+    stated = said("recommend", path, *GIVEN, "--prior=0.55,0.45").out
+    assert "calibrate FILE --method=prior_matching --prior=0.55,0.45" in stated
     (tmp_path / "few.csv").write_text(lines_of(np.random.default_rng(5), n=19)[0])
     run("recommend", tmp_path / "few.csv", *GIVEN)
     stdout = capsys.readouterr().out
     assert "leave the scores as they are" in " ".join(stdout.split())
-    assert stdout.count("--method") == 1 and "calibrate FILE --method=bc\n" in stdout
+    assert "calibrate FILE --method=prior_matching --prior=balanced\n" in stdout
     stdout = said("recommend", tmp_path / "few.csv", *GIVEN, f"--labeled={path}").out
     assert "60 labeled rows" in stdout and "Labeled rows: cross-validated accuracy" in stdout
     refusal = said("recommend", path, f"--probe={path}", code=2).err
@@ -404,7 +409,7 @@ def test_recommendations_of_many_contexts_are_rows_of_a_table(tmp_path, said):
         rows = [f"{a},{b},{y}" for (a, b), y in zip(sure, right, strict=True)]
         (tmp_path / f"part-{i}.csv").write_text("\n".join(["no,yes,gold", *rows]))
     stdout = said("recommend", tmp_path / "part-*.csv", "--gold=gold").out
-    assert "Recommended, of 4 contexts: bc_empirical_bayes in 3; leave it in 1." in stdout
+    assert "Recommended, of 4 contexts: estimated shares in 3; leave it in 1." in stdout
     assert "If you follow it: 4 contexts, 199 rows" in stdout
     stdout = said("diagnose", tmp_path / "part-*.csv", "--gold=gold").out
     assert "Recommended, of 4 contexts: " in stdout
@@ -502,8 +507,9 @@ def test_json_of_diagnose_and_recommend_holds_what_is_said(table, capsys):
     diagnosis = json.loads(capsys.readouterr().out)
     assert diagnosis["rows"] == 60 and diagnosis["label_names"] == ["no", "yes"]
     run("recommend", path, *GIVEN, "--json")
-    recommendation = recommend(scores.round(6), label_names=("no", "yes"))
-    assert json.loads(capsys.readouterr().out)["reason"] == list(recommendation.reason)
+    *reason, _ = recommend(scores.round(6), label_names=("no", "yes")).reason
+    found = json.loads(capsys.readouterr().out)
+    assert found["reason"] == reason and found["by_labels"]["source"] == "labeled"
 
 
 @pytest.mark.parametrize("command", ["diagnose", "recommend", "compare"])

@@ -9,8 +9,10 @@ from batch_calibration import calibrate
 from batch_calibration.cli import commands
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.studies import make_report, score, show_calibration
+from batch_calibration.diagnosis.known_shares import know_shares
 from batch_calibration.reporting.writing import judge_record
 from batch_calibration.scores import ScoreTable, context_id, make_block
+from batch_calibration.scoring.data.images import find_images, read_images
 from batch_calibration.scoring.data.task_file import read_task_file
 from batch_calibration.scoring.data.texts import read
 from batch_calibration.scoring.tasks import TASKS
@@ -66,17 +68,17 @@ def test_tables_of_earlier_versions_stay_as_they_are_and_so_do_their_records(wor
     assert len(store.records()) == len(records) == 2
     # The task says what the table does not.
     by_name = {record.context.task: record for record in records}
-    for name, method in (("sst2", "bc"), ("cb", "bc_empirical_bayes")):
-        verdict = judge_record(by_name[name], by_task(tmp_path)[name])
-        assert verdict.recommendation.method in (method, "icl")
-        assert verdict.recommendation.if_balanced == ("" if name == "sst2" else "bc")
+    for name, source in (("sst2", "equal"), ("cb", "estimated")):
+        advice = judge_record(by_name[name], by_task(tmp_path)[name]).advice
+        assert advice.source in (source, "")
+        assert (advice.if_balanced is None) == (name == "sst2")
 
 
-def test_a_study_recommends_bc_where_the_task_is_balanced(workdir):
+def test_a_study_matches_equal_shares_if_the_task_is_balanced(workdir):
     show_calibration(calibrate_study(workdir, SETTINGS.calibration), str(workdir))
     make_report(str(workdir))
     page = (workdir / "report.html").read_text()
-    assert "Use bc: the task&#x27;s data set is balanced by design." in page
+    assert "Match equal shares, because the task&#x27;s data set is balanced by design." in page
     assert "prior train" not in page
 
 
@@ -95,7 +97,7 @@ def test_shares_of_the_training_file_are_matched_and_named(workdir):
             assert records[name].methods[method].options == {"target_prior": "train"}
     make_report(str(workdir))
     page = (workdir / "report.html").read_text()
-    assert "prior train" in page and "Use prior_matching with the given shares" in page
+    assert "prior train" in page and "because you stated these shares." in page
 
 
 def test_a_task_file_says_that_its_labels_are_balanced(tmp_path, refuses):
@@ -114,6 +116,21 @@ def test_a_task_file_says_that_its_labels_are_balanced(tmp_path, refuses):
 def test_uneven_tasks_are_not_called_balanced():
     uneven = {"mrpc", "qqp", "boolq", "cb", "trec", "svhn", "eurosat", "clevr"}
     assert not uneven & {name for name, task in TASKS.items() if task.balanced}
+    assert {"dtd", "aircraft"} <= {name for name, task in TASKS.items() if task.balanced}
+
+
+def test_embedded_images_are_drawn_equally_often():
+    drawn = []
+    for name, task in TASKS.items():
+        assert task.is_balanced_in("mini") == (task.balanced or task.is_image), name
+        assert task.is_balanced_in("real") == task.balanced, name
+        if task.is_image and find_images(task, "mini"):
+            drawn.append(name)
+            counts = Counter(read_images(task, "mini", "test").labels)
+            of_class = np.array([*counts.values()])
+            mean = of_class.mean()
+            assert np.abs(of_class - mean).max() < 4 * np.sqrt(mean), name
+    assert {"svhn", "dtd"} <= {*drawn}
 
 
 def test_shares_that_are_stated_go_before_the_design():
@@ -121,9 +138,10 @@ def test_shares_that_are_stated_go_before_the_design():
     table = ScoreTable({"balanced": True}, ("a", "b"), {"test": make_block(scores)})
     (card,) = commands._cards([table], [Stated()])
     (verdict,) = card.verdicts
-    assert verdict.recommendation.method == "bc"
-    expected = calibrate(scores, "bc", from_probs=False).argmax(axis=1)
+    assert (verdict.advice.source, verdict.advice.options) == ("equal", {"share_error": 0.0})
+    corrected = calibrate(scores, "prior_matching", share_error=0.0, from_probs=False)
+    expected = np.asarray(corrected).argmax(axis=1)
     changed = np.flatnonzero(expected != scores.argmax(axis=1))
     assert sorted(verdict.diagnosis.changed) == changed.tolist()
-    ((advice, _),) = commands._recommended([table], [Stated((0.8, 0.2))])
-    assert advice.method == "prior_matching"
+    (advice,) = commands._advise([table], [Stated(know_shares((0.8, 0.2)))])
+    assert (advice.source, advice.options) == ("stated", {"target_prior": (0.8, 0.2)})

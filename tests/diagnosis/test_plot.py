@@ -33,7 +33,7 @@ def test_a_comparison_shows_each_gain(refuses):
 
 def test_a_recommendation_shows_what_is_measured_or_expected():
     (axes,) = plot(recommend(SCORES)).axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["bc_empirical_bayes"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["estimated shares"]
     measured = recommend(SCORES, labeled=SCORES, labels=GOLD)
     (axes,) = plot(measured, "mine").axes
     assert {label.get_text() for label in axes.get_yticklabels()} == {*measured.measured}
@@ -47,11 +47,11 @@ def test_what_cannot_be_drawn_is_said(refuses):
 
 def test_a_recommendation_becomes_a_frame():
     (row,) = recommend(SCORES).to_frame().itertuples()
-    assert row.Index == recommend(SCORES).method and row.recommended and np.isnan(row.accuracy)
+    assert row.Index == recommend(SCORES).short and row.recommended and np.isnan(row.accuracy)
     labeled = recommend(SCORES, labeled=SCORES, labels=GOLD)
     frame = labeled.to_frame()
-    assert frame.index[0] == labeled.method and frame.recommended.sum() == 1
-    assert set(frame.index) == {labeled.method, *labeled.measured}
+    assert frame.index[0] == labeled.short and frame.recommended.sum() == 1
+    assert set(frame.index) == {labeled.short, *labeled.measured}
     first = frame.iloc[0]
     assert first.accuracy == labeled.accuracy.value and first.risk == labeled.expected.risk
     assert (frame.accuracy_low <= frame.accuracy).all() and frame.gain[1:].isna().all()

@@ -5,11 +5,13 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import softmax
 
 from batch_calibration import calibrate, read, recommend, recommend_together
 from batch_calibration.cli import commands, prior
-from batch_calibration.diagnosis import recommendation, signals
-from batch_calibration.diagnosis.recommend import choose_by_labels
+from batch_calibration.diagnosis import advice as advices
+from batch_calibration.diagnosis import known_shares, signals
+from batch_calibration.diagnosis.recommend import CANDIDATES, choose_by_labels
 from batch_calibration.importers import Reading
 from batch_calibration.methods import Evidence, run_methods
 from batch_calibration.methods.run import task_of
@@ -47,12 +49,19 @@ def test_signals_are_those_of_plain_loops():
 def test_without_labels_the_likely_shift_is_recommended_with_what_to_expect():
     scores, _ = world([1 / 3] * 3, bias=(0.0, 2.0, 0.0))
     advice = recommend(scores, label_names=("a", "b", "c"))
-    assert (advice.method, advice.options, advice.measured) == ("bc_empirical_bayes", {}, {})
-    assert advice.reason[0].startswith(
-        "If labels are about equally frequent (within 12 points), use bc; if you do not know, "
-        "bc_empirical_bayes, as the scores favor 'b' by "
+    assert (advice.method, advice.source, advice.measured) == ("prior_matching", "estimated", {})
+    corrected = np.asarray(calibrate(scores, "bc_empirical_bayes"), np.float64)
+    shares = softmax(corrected, axis=1).mean(axis=0)
+    assert advice.options == {"target_prior": pytest.approx(tuple(shares), abs=1e-5)}
+    listed = ", ".join(
+        f"{name} {100 * share:.3g} %" for name, share in zip("abc", shares, strict=True)
     )
-    assert advice.if_balanced == "bc"
+    assert advice.reason[0].startswith(
+        "If labels are about equally frequent, match equal shares; if you do not know, match the "
+        f"shares estimated from these scores, {listed}: they favor 'b' by "
+    )
+    assert advice.if_balanced == ("prior_matching", {"share_error": 0.0})
+    assert advice.short == "estimated shares" and advice.balanced.short == "equal shares"
     gain, risk, source = advice.expected
     assert gain.low < gain.value < gain.high and np.isnan(risk)
     assert "contexts of real models" in source and source in advice.reason[1]
@@ -71,108 +80,135 @@ def test_few_rows_and_scores_that_tell_nothing_are_left():
     assert advice.method == "icl" and "nats, less than 0.05) is near guessing" in advice.reason[0]
 
 
-@pytest.mark.parametrize("method", recommendation.RANGES)
-def test_what_to_expect_is_of_contexts_that_promise_alike(method):
-    ranges = recommendation.RANGES[method]
+@pytest.mark.parametrize("source", advices.RANGES)
+def test_what_to_expect_is_of_contexts_that_promise_alike(source):
+    ranges = advices.RANGES[source]
     ends = [bounds.most for bounds in ranges]
     assert ends == sorted(ends) and ends[-1] == np.inf
     for bounds in ranges:
         assert bounds.low <= bounds.gain <= bounds.high and 0 <= bounds.fell < 0.6
     before = np.log([[0.6, 0.4]])
     # Before it had 0.4 after the correction: promised are 20 points.
-    expected = recommendation.expect(before, np.log([[0.4, 0.6]]), method)
+    expected = advices.expect(before, np.log([[0.4, 0.6]]), source)
     assert expected.gain.value == pytest.approx(ranges[-1].gain / 100)
-    nothing = recommendation.expect(before, before, method)
+    nothing = advices.expect(before, before, source)
     assert nothing.gain.value == pytest.approx(ranges[0].gain / 100)
 
 
-def pair(separation, share, bias=3.0, rows=2000):
-    rng = np.random.default_rng(0)
-    gold = (rng.random(rows) > share).astype(int)
-    margins = rng.normal(np.where(gold == 0, separation, -separation) + bias, 1.0)
-    return np.stack([margins, np.zeros(rows)], axis=1) - 20.0, gold
-
-
-@pytest.mark.parametrize(
-    ("share", "methods"),
-    [((0.45, 0.55), {"bc", "prior_matching"}), ((0.15, 0.25), {"bc", "prior_matching"})],
-)
-def test_over_a_range_of_shares_the_law_decides(share, methods):
-    for true in share:
-        scores, gold = pair(3.0, true)
-        advice = recommend(scores, share=share)
-        assert advice.method in methods and advice.expected.gain.value > 0
-        corrected = calibrate(scores, advice.method, **advice.options).argmax(axis=1)
-        gain = (corrected == gold).mean() - (scores.argmax(axis=1) == gold).mean()
-        low, high = advice.expected.gain.low, advice.expected.gain.high
-        assert low - 0.02 <= gain <= high + 0.02
-        assert "over the range of shares" in " ".join(advice.reason)
-
-
-def test_a_range_of_margins_that_show_nothing_is_matched_at_its_middle(refuses):
-    scores, _ = pair(0.2, 0.5)
-    advice = recommend(scores, share=(0.2, 0.4))
-    assert advice.method == "prior_matching" and advice.expected.gain is None
-    assert advice.options["target_prior"] == pytest.approx((0.3, 0.7))
-    assert "the law of gain cannot decide" in advice.reason[0]
-    # The second label's range may be the narrower one.
-    both = recommend(scores, share=[(0.0, 0.4), (0.6, 0.8)])
-    assert both.options["target_prior"] == pytest.approx((0.3, 0.7))
-    for share in ((0.7, 0.3), (0.3,), (-0.1, 0.5), "balance", (np.nan, 0.5), [(0, 0.3), (0, 0.3)]):
-        assert refuses(recommend, scores, share=share).got == repr(share)
-    assert refuses(recommend, scores, share=(0.3, 0.7), target_prior=(0.5, 0.5)).got == "both"
-
-
-@pytest.mark.parametrize("scores", [pair(3.0, 0.45)[0], world([0.3, 0.4, 0.3])[0]])
-def test_of_balanced_labels_bc_is_recommended(scores):
-    advice = recommend(scores, share="balanced")
-    assert (advice.method, advice.options, advice.expected.gain) == ("bc", {}, None)
-    assert advice.reason[0] == "Use bc: you stated that labels are about equally frequent."
-    assert "within 12 points of equal" in advice.reason[1]
-
-
-def test_ranges_of_three_labels_are_matched_within_or_left_to_bc(refuses):
-    scores, _ = world([1 / 3] * 3)
-    names = ("a", "b", "c")
-    ranges = {"c": (0.0, 0.1), "a": (0.5, 0.9), "b": (0.2, 0.4)}
-    advice = recommend(scores, share=ranges, label_names=names)
-    assert advice.method == "prior_matching" and advice.expected.gain is None
-    assert advice.reason[0].startswith("Use prior_matching with shares within the ranges, a 0.")
-    # By plain search: of shares that sum to 1 the ends that each label can have, and what part of
-    # the way through all of them sums to 1.
-    ends = [(0.5, 0.8), (0.2, 0.4), (0.0, 0.1)]
+def ranges_of(text, k=3):
+    """Returns the middle [k] and the error of ranges by plain search and sums."""
+    low, high = np.array(text, float).T
+    low, high = np.maximum(low, 1 - (high.sum() - high)), np.minimum(high, 1 - (low.sum() - low))
     below, above = 0.0, 1.0
     for _ in range(60):
         part = (below + above) / 2
-        total = sum(low + part * (high - low) for low, high in ends)
+        total = (low + part * (high - low)).sum()
         below, above = (part, above) if total < 1 else (below, part)
-    expected = [low + below * (high - low) for low, high in ends]
-    assert advice.options["target_prior"] == pytest.approx(expected)
+    error = np.sqrt(
+        np.mean([(top - least) ** 2 / 12 for least, top in zip(low, high, strict=True)])
+    )
+    return low + below * (high - low), error
+
+
+def test_the_middle_of_ranges_is_matched_within_their_error():
+    scores, _ = world([0.6, 0.3, 0.1])
+    names = ("a", "b", "c")
+    ranges = {"c": (0.0, 0.1), "a": (0.5, 0.9), "b": (0.2, 0.4)}
+    middle, error = ranges_of([ranges[name] for name in names])
+    advice = recommend(scores, share=ranges, label_names=names)
+    assert (advice.method, advice.source) == ("prior_matching", "stated")
+    assert advice.options["target_prior"] == pytest.approx(middle)
+    assert advice.error == advice.options["share_error"] == pytest.approx(error)
     by_place = recommend(scores, share=[ranges[name] for name in names], label_names=names)
-    assert by_place[:3] == advice[:3]
-    near = recommend(scores, share=[(0.25, 0.45)] * 3)
-    assert (near.method, near.options) == ("bc", {})
-    assert "ends within 12 points" in near.reason[0]
-    assert recommend(scores, share=[(0.2, 0.45)] * 3).method == "prior_matching"
-    assert recommend(scores, share=[(0.34, 0.4), (0.25, 0.4), (0.25, 0.4)]).method != "bc"
+    assert by_place == advice
+    of_first = recommend(scores[:, :2], share=(0.2, 0.4))
+    assert of_first.options["target_prior"] == pytest.approx((0.3, 0.7))
+    assert of_first.error == pytest.approx(0.2 / np.sqrt(12))
+    # The second label's range may be the narrower one.
+    both = recommend(scores[:, :2], share=[(0.0, 0.4), (0.6, 0.8)])
+    assert both.options["target_prior"] == pytest.approx((0.3, 0.7))
+    around = recommend(scores[:, :2], share=(0.4, 0.6))
+    assert (around.source, around.short) == ("equal", "nearly equal shares")
+
+
+def test_ranges_that_hold_no_shares_are_refused(refuses):
+    scores, _ = world([1 / 3] * 3)
+    for share in ((0.7, 0.3), (0.3,), (-0.1, 0.5), "balance", (np.nan, 0.5), [(0, 0.3), (0, 0.3)]):
+        assert refuses(recommend, scores[:, :2], share=share).got == repr(share)
+    for share in ("balanced:-1", "balanced:101", "balanced:x", "balanced:nan"):
+        assert refuses(recommend, scores, share=share).got == repr(share)
+    names = ("a", "b", "c")
     for share in ((0.3, 0.7), {"a": (0, 1), "b": (0, 1)}, [(0.4, 0.5)] * 3, [("x", 1)] * 3):
         assert refuses(recommend, scores, share=share, label_names=names).where == "share"
+    both = {"share": (0.3, 0.7), "target_prior": (0.5, 0.5)}
+    assert refuses(recommend, scores[:, :2], **both).got == "target_prior and share"
+
+
+@pytest.mark.parametrize(
+    ("stated", "error"),
+    [
+        ({"share": "balanced"}, 0.0),
+        ({"share": "balanced:12"}, 0.12),
+        ({"target_prior": np.ones(3) / 3}, 0.0),
+    ],
+)
+def test_of_balanced_labels_equal_shares_are_matched(stated, error):
+    scores, gold = world([1 / 3] * 3, bias=(0.0, 2.5, 0.0))
+    advice = recommend(scores, **stated)
+    assert (advice.method, advice.options) == ("prior_matching", {"share_error": error})
+    assert advice.source == "equal" and advice.if_balanced is None
+    within = f"shares within about {100 * error:.0f} points of " if error else ""
+    because = "because you stated that labels are about equally frequent."
+    assert advice.reason == (f"Match {within}equal shares, {because}",)
+    right = [of.argmax(axis=1) == gold for of in (scores, np.asarray(advice.apply(scores)))]
+    assert right[1].mean() > right[0].mean()
+
+
+def test_known_shares_that_a_match_moves_away_from_are_not_advised():
+    """Unsure rows are predicted in the stated shares, but matched they all have one label."""
+    margins = np.repeat([0.1, -0.1], [60, 40])
+    rows = np.stack([margins, np.zeros(100)], axis=1) - 3
+    matched = np.asarray(calibrate(rows, "prior_matching", target_prior=(0.6, 0.4)))
+    assert (matched.argmax(axis=1) == 0).all()
+    advice = recommend(rows, target_prior=(0.6, 0.4))
+    assert advice.short == "leave it" and advice.if_balanced is None
+    assert "would move the predictions away from them" in advice.reason[0]
+    sure = recommend(50 * (rows + 3) - 9, target_prior=(0.6, 0.4))
+    assert sure.options == {"target_prior": (0.6, 0.4)}
 
 
 def test_shares_that_are_given_are_used():
     scores, _ = world([0.5, 0.5, 0.0], bias=(0.0, 0.6, -1.0))
-    recommendation = recommend(scores, target_prior=[0.495, 0.495, 0.01])
-    assert recommendation[:2] == ("prior_matching", {"target_prior": (0.495, 0.495, 0.01)})
-    equal = recommend(scores, target_prior=np.ones(3) / 3)
-    assert (equal.method, equal.options) == ("bc", {})
-    assert "equal label frequencies" in equal.reason[0]
+    advice = recommend(scores, target_prior=[0.495, 0.495, 0.01])
+    assert advice[:2] == ("prior_matching", {"target_prior": (0.495, 0.495, 0.01)})
+    assert advice.source == "stated" and advice.error is None
+    assert advice.expected.gain.low < advice.expected.gain.value
+
+
+def test_counted_labels_move_the_estimated_shares(refuses):
+    scores, _ = world([0.6, 0.3, 0.1])
+    p0 = np.array([*recommend(scores).shares.values()])
+    counts = np.array([2.0, 14.0, 0.0])
+    estimate, smooth = counts / 16, (counts + 1) / 19
+    variance, away = np.mean(smooth * (1 - smooth)) / 16, estimate - p0
+    moved = p0 + max(0.0, 1 - 2 * variance * 3 / (away @ away)) * away
+    moved = np.maximum(moved, 1 / (4 * 16 * 3))
+    advice = recommend(scores, counts=counts)
+    assert advice.options["target_prior"] == pytest.approx(moved / moved.sum(), abs=1e-4)
+    assert advice.source == "labeled" and "by 16 counted labels" in advice.reason[0]
+    by_name = recommend(pd.DataFrame(scores, columns=[*"abc"]), counts={"b": 14, "a": 2, "c": 0})
+    assert by_name.options == advice.options
+    agreeing = recommend(scores, counts=1000 * p0)
+    assert agreeing.options["target_prior"] == pytest.approx(p0, abs=1e-3)
+    for wrong in ([0, 0, 0], [1, -1, 3]):
+        assert refuses(recommend, scores, counts=wrong).where == "counts"
+    assert refuses(recommend, scores, counts=counts, share="balanced").got == "share and counts"
 
 
 def test_labeled_rows_are_judged_by_folds_that_did_not_see_them():
     scores, gold = world([1 / 3] * 3)
     advice = recommend(scores, labeled=scores[:100], labels=gold[:100])
-    names = "bc bc_empirical_bayes bcl bcl_empirical_bayes icl prior_counted rbcorr vector"
-    assert " ".join(sorted(advice.measured)) == names
+    assert {*advice.measured} == {*CANDIDATES} - {"cc"}
     bc = (scores[:100] - scores.mean(axis=0)).argmax(axis=1) == gold[:100]
     assert advice.measured["bc"].value == pytest.approx(bc.mean())
     icl = scores[:100].argmax(axis=1) == gold[:100]
@@ -209,7 +245,7 @@ def test_a_method_that_is_clearly_ahead_is_taken():
     advice = recommend(scores[100:], labeled=scores[:100], labels=gold[:100])
     assert advice.method in ("vector", "bcl")
     assert f"points ahead of {WITH_LABELS}" in advice.reason[0]
-    assert advice.accuracy.value <= advice.measured[advice.method].value + 1e-9
+    assert advice.accuracy.value <= max(of.value for of in advice.measured.values()) + 1e-9
     assert "nested cross-validation" in advice.reason[1]
 
 
@@ -217,12 +253,16 @@ def test_few_labeled_rows_are_not_measured_and_unknown_ones_do_not_count():
     scores, gold = world([1 / 3] * 3)
     labels = np.where(np.arange(40) < 15, gold[:40], -1)
     advice = recommend(scores, labeled=scores[:40], labels=labels)
-    assert advice.measured == {} and advice.method == "bc_empirical_bayes"
+    assert advice.measured == {} and advice.source == "estimated"
     assert advice.reason[-1].startswith("15 labeled rows are too few")
     labels[15] = gold[15]
     advice = recommend(scores, labeled=scores[:40], labels=labels)
     assert advice.measured["icl"].value == pytest.approx((scores.argmax(1) == gold)[:16].mean())
-    assert advice.method == WITH_LABELS and "no other method is ahead of it" in advice.reason[0]
+    assert (advice.method, advice.source) == ("prior_matching", "labeled")
+    assert f"learned by {WITH_LABELS}: on 16 labeled rows no other method" in advice.reason[0]
+    learned = calibrate(scores, WITH_LABELS, labeled=scores[:16], labels=gold[:16])
+    gaps = np.ptp(np.asarray(advice.apply(scores)) - np.asarray(learned), axis=1)
+    np.testing.assert_allclose(gaps, 0, atol=1e-3)
 
 
 def test_a_probe_is_measured_on_labeled_rows():
@@ -258,20 +298,20 @@ def contexts_of(count, rows=80, seed=0):
 
 def test_contexts_of_a_task_are_recommended_pooled_shares():
     scores, _ = contexts_of(6)
-    found = recommend_together(scores, same_rows=True, label_names=("a", "b"), draws=40)
-    assert {advice.method for advice in found.contexts} == {"bc_pooled_shares"}
+    found = recommend_together(scores, same_rows=True, label_names=("a", "b"))
+    assert {advice.short for advice in found.contexts} == {"pooled shares"}
     # One answer, where agreement guards against a bias that all contexts have.
-    assert all(advice.if_balanced == "" for advice in found.contexts)
-    assert found.contexts[0].reason[0].startswith("Use bc_pooled_shares, as the scores favor")
+    assert all(advice.if_balanced is None for advice in found.contexts)
+    assert found.contexts[0].reason[0].startswith("Match the shares estimated from 6 contexts, a ")
     assert "For one answer per row, ensemble(contexts) averages" in found.contexts[0].reason[-1]
-    of_other_rows = recommend_together(scores, label_names=("a", "b"), draws=2).contexts
-    assert {advice.if_balanced for advice in of_other_rows} == {"bc"}
-    assert "bc_pooled_shares, as the scores favor" in of_other_rows[0].reason[0]
-    share = found.shares["a"]
-    assert share.low < share.value < share.high and share.value > 0.5
+    of_other_rows = recommend_together(scores, label_names=("a", "b")).contexts
+    assert {advice.balanced.short for advice in of_other_rows} == {"equal shares"}
+    assert "match the shares estimated from 6 contexts" in of_other_rows[0].reason[0]
+    assert all(advice.shares == found.shares for advice in found.contexts)
+    assert 0.5 < found.shares["a"] < 0.9 and sum(found.shares.values()) == pytest.approx(1)
     assert "Label shares, estimated from all contexts together: a " in str(found)
     two = recommend_together(scores[:2], label_names=("a", "b"))
-    assert {advice.method for advice in two.contexts} == {"bc_empirical_bayes"}
+    assert {advice.source for advice in two.contexts} == {"estimated"}
     assert two.shares == {}
     alone = recommend(scores[0], label_names=("a", "b"))
     assert two.contexts[0].method == alone.method and two.contexts[0].reason == alone.reason
@@ -282,7 +322,6 @@ def test_contexts_that_are_not_of_one_task_are_refused(refuses):
     assert refuses(recommend_together, []).where == "contexts"
     assert refuses(recommend_together, [scores[0], np.zeros((4, 3))]).got == "shape (4, 3)"
     assert refuses(recommend_together, [scores]).where == "contexts[0]"
-    assert refuses(recommend_together, scores, draws=0).where == "draws"
     few = [scores[0], scores[1, :9]]
     assert refuses(recommend_together, few, same_rows=True).got == "shape (9, 2)"
 
@@ -291,9 +330,9 @@ def test_frames_of_one_task_are_read_by_their_names():
     scores, _ = contexts_of(4)
     frames = [pd.DataFrame(rows, columns=["a", "b"]) for rows in scores]
     in_words = [frame.set_axis([f"row {i}" for i in frame.index]) for frame in frames]
-    usual = recommend_together(in_words, same_rows=True, draws=2)
+    usual = recommend_together(in_words, same_rows=True)
     moved = [in_words[0], in_words[1][["b", "a"]], in_words[2][::-1], in_words[3]]
-    other = recommend_together(moved, same_rows=True, draws=2)
+    other = recommend_together(moved, same_rows=True)
     assert other.contexts == usual.contexts and other.shares == usual.shares
 
 
@@ -304,16 +343,19 @@ def test_the_console_pools_the_contexts_of_a_task():
         context = {"task": "mine", "seed": seed}
         tables.append(ScoreTable(context, ("a", "b"), {"test": make_block(rows, gold)}))
     tables.append(tables[0]._replace(context={"task": "other"}))
-    found = commands._recommended(tables, [prior.Stated()] * 4)
+    found = commands._advise(tables, [prior.Stated()] * 4)
+    assert [advice.source for advice in found] == 3 * ["pooled"] + ["estimated"]
     methods = 3 * ["bc_pooled_shares"] + ["bc_empirical_bayes"]
-    assert [advice.method for advice, _ in found] == methods
     groups = [table.context["task"] for table in tables]
     results = run_methods(tables, sorted(set(methods)), groups=groups).results
-    for table, (advice, bias), corrected in zip(tables, found, results, strict=True):
-        followed = commands._followed(table, advice, bias)
-        np.testing.assert_array_equal(followed.scores, corrected[advice.method].scores)
-    stated = commands._recommended(tables, [prior.Stated(share="balanced")] * 4)
-    assert [advice.method for advice, _ in stated] == 4 * ["bc"]
+    for table, advice, method, corrected in zip(tables, found, methods, results, strict=True):
+        followed = commands._followed(table, advice)
+        gaps = np.ptp(followed.scores - corrected[method].scores, axis=1)
+        np.testing.assert_allclose(gaps, 0, atol=2e-3)
+    balanced = prior.Stated(known_shares.know_roughly("balanced", 2))
+    stated = commands._advise(tables, [balanced] * 4)
+    # Of contexts that may have other rows, each is matched to equal shares.
+    assert [advice.source for advice in stated] == 4 * ["equal"]
 
 
 def write_prompts(folder, ids, golds):
@@ -344,16 +386,18 @@ def test_prompts_of_one_task_are_pooled_at_the_console(program, tmp_path, door):
     }[door]
     flags = [*files, *(["--ids=id", "--gold=right"] if door != "logs" else [])]
     said = program("recommend", *flags).stdout
-    assert said.count("Use bc_pooled_shares") == 3 and "equally frequent, use bc" not in said
-    assert "calibrate FILES --method=bc_pooled_shares" in said
+    said = " ".join(said.split())
+    assert said.count("Match the shares estimated from 3 contexts, a ") == 3
+    assert "equally frequent, match" not in said
+    assert "calibrate FILE --method=prior_matching --prior=" in said
     assert "batch-calibration ensemble FILES averages them" in " ".join(said.split())
     page = str(tmp_path / "page.html")
     shown = program("report", *flags, "--methods=icl,bc", f"--output={page}").stdout
-    assert "Do: `batch-calibration calibrate FILES --method=bc_pooled_shares`." in shown
+    assert "Do: `batch-calibration calibrate FILES --method=prior_matching --prior=0." in shown
     # One task, whose interval is over its contexts.
     assert shown.count("\nmine ") == (door != "by") and "mean" not in shown.split("Accuracy")[0]
     found = json.loads(program("recommend", *flags, "--json").stdout.splitlines()[0])
-    assert found["method"] == "bc_pooled_shares"
+    assert (found["method"], found["source"]) == ("prior_matching", "pooled")
 
 
 @pytest.mark.parametrize(
@@ -368,12 +412,13 @@ def test_parts_of_a_file_that_ask_other_questions_are_not_pooled(program, tmp_pa
     write_prompts(tmp_path, ids, golds)
     flags = (f"{tmp_path}/all.csv", "--by=prompt", "--ids=id", "--gold=right")
     said = program("recommend", *flags).stdout
-    assert "bc_pooled_shares" not in said
+    assert "contexts, a " not in said
     files = sorted(map(str, tmp_path.glob("p*.csv")))
     # Files of other names may be other tasks: it is said how to tell that they are one.
     assert "--task=NAME" in program("recommend", *files, "--gold=right").stderr
     said = program("recommend", *files, "--gold=right", "--task=mine").stdout
-    assert " ".join(said.split()).count("if you do not know, bc_pooled_shares") == 3
+    near = "if you do not know, match the shares estimated from 3 contexts"
+    assert " ".join(said.split()).count(near) == 3
     # Other ids or right labels: not known to be the same questions.
     same = program("recommend", *files, "--gold=right", "--task=mine", "--ids=id").stdout
     assert same == said
@@ -385,20 +430,23 @@ def test_contexts_of_one_array_are_pooled_where_they_share_right_labels(program,
     names, subjects = np.array(["x", "y", "z"]), np.arange(80) % 2
     np.savez(tmp_path / "a.npz", scores=scores, gold=gold, subject=subjects, **{axis: names})
     said = program("recommend", str(tmp_path / "a.npz")).stdout
-    assert said.count("Use bc_pooled_shares") == 3
+    assert " ".join(said.split()).count("Match the shares estimated from 3 contexts") == 3
     # A subject has its own shares of labels: its contexts alone are pooled.
     tables = read(tmp_path / "a.npz", Reading(by=("subject",)))
     assert len({task_of(table) for table in tables}) == (2 if axis == "models" else 6)
     np.savez(tmp_path / "b.npz", scores=scores, **{axis: names})
     said = program("recommend", str(tmp_path / "b.npz")).stdout
-    assert said.count("Use bc_pooled_shares") == 0
+    assert "Match the shares estimated from 3 contexts" not in " ".join(said.split())
 
 
 def test_ids_that_number_the_rows_tell_nothing_without_right_labels(program, tmp_path):
     write_prompts(tmp_path, lambda seed: range(80), lambda seed, gold: gold)
     flags = (str(tmp_path / "all.csv"), "--by=prompt", "--ids=id", "--labels=a,b")
-    assert "bc_pooled_shares" not in program("recommend", *flags).stdout
-    assert "Use bc_pooled_shares" in program("recommend", *flags, "--gold=right").stdout
+    said = " ".join(program("recommend", *flags).stdout.split())
+    assert "match the shares estimated from these scores" in said
+    assert "Match the shares estimated from 3" not in said
+    known = " ".join(program("recommend", *flags, "--gold=right").stdout.split())
+    assert known.count("Match the shares estimated from 3 contexts") == 3
 
 
 def test_labeled_rows_that_show_no_gain_are_said():

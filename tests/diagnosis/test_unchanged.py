@@ -13,7 +13,7 @@ def test_a_correction_that_turns_no_row_is_said_to():
     labels = np.tile([0, 1], 60)
     advice = recommend(scores)
     table = ScoreTable({}, ("no", "yes"), {"test": make_block(scores, labels)})
-    verdict = judge_context("a", "a", advice, table, scores)
+    verdict = judge_context("a", "a", advice, table)
     measured = words.facts([verdict])["Measured gain"]
     assert "100.0 % as before (no row turns right or wrong)" in measured
     assert "+0.0 [" not in measured

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from batch_calibration import calibrate
 from batch_calibration.diagnosis import compare, recommend, verdicts
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.reporting import words
@@ -20,10 +21,9 @@ def table_of(scores=SCORES, labels=GOLD):
     return ScoreTable({}, NAMES, {"test": make_block(scores, labels)})
 
 
-def judge(name="here", task="sst2", scores=SCORES, shift=(1.6, 0.0), labels=GOLD):
-    advice = recommend(scores, label_names=NAMES, from_probs=False)
-    table = table_of(scores, labels)
-    return verdicts.judge_context(name, task, advice, table, scores - np.float32(shift))
+def judge(name="here", task="sst2", scores=SCORES, labels=GOLD, **known):
+    advice = recommend(scores, label_names=NAMES, from_probs=False, **known)
+    return verdicts.judge_context(name, task, advice, table_of(scores, labels))
 
 
 def test_a_card_a_table_and_compare_give_one_number_at_a_tie():
@@ -48,45 +48,45 @@ def test_a_context_in_facts():
     # Mean differences of 2.8 and 0.9 nats are 1.85; exp(1.85) is 6.36.
     assert facts["Biased?"].startswith("Yes, towards 'no' over 'yes' by 1.85 ± 0.12 nats, a fact")
     assert "6.36" in facts["Biased?"]
-    assert facts["Recommended"] == verdict.recommendation.reason[0]
+    assert facts["Recommended"] == verdict.advice.reason[0]
     bias, effect, advice = words.card_lines([verdict])
     assert facts["Measured gain"] == f"{effect} (60 labeled rows; 95 % intervals.)"
     assert facts["Safe?"] == (
-        "Yes: accuracy does not fall beyond noise with bc; accuracy does not fall beyond noise "
-        "with bc_empirical_bayes."
+        "Yes: accuracy does not fall beyond noise with equal shares; accuracy does not fall "
+        "beyond noise with estimated shares."
     )
     assert facts["Enough rows?"].endswith(
         "These 60 labeled rows are enough to be sure of the gain."
     )
     assert bias == "Biased: yes, towards 'no' (100 % predicted, 50 % right)."
     gain = "100.0 % (+50.0 [+35.2, +61.6])"
-    assert effect == f"bc: 50.0 → {gain}; bc_empirical_bayes: {gain}."
+    assert effect == f"equal shares: 50.0 → {gain}; estimated shares: {gain}."
+    shares = tuple(round(share, 4) for share in verdict.advice.shares.values())
     assert advice == (
-        "Do: `calibrate(scores, method='bc')` if labels are about equally frequent (within 12 "
-        "points); if you do not know, `calibrate(scores, method='bc_empirical_bayes')`."
+        "Do: `calibrate(scores, method='prior_matching', share_error=0.0)` if labels are about "
+        "equally frequent; if not known, "
+        f"`calibrate(scores, method='prior_matching', target_prior={shares})`."
     )
 
 
 def test_what_harms_is_said_of_each_answer():
-    verdict = judge(shift=(-3.0, 0.0), labels=np.array(60 * [1]), scores=SCORES[:, ::-1])
+    verdict = judge(labels=np.array(60 * [1]), scores=SCORES[:, ::-1])
     _, effects, advice = words.card_lines([verdict])
-    assert "bc: 100.0 → 50.0 % (-50.0 [" in effects
-    assert "bc_empirical_bayes: 0.0 % (-100.0 [" in effects
+    assert "equal shares: 100.0 → 50.0 % (-50.0 [" in effects
+    assert "estimated shares: 50.0 % (-50.0 [" in effects
     assert advice == "Do: leave the scores as they are, as accuracy falls beyond noise."
-    assert words.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise with bc; ")
+    assert words.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise with equal ")
 
 
 def test_one_answer_where_shares_are_stated():
-    advice = recommend(SCORES, label_names=NAMES, from_probs=False, share="balanced")
-    shift = SCORES.mean(axis=0)
-    verdict = verdicts.judge_context("here", "sst2", advice, table_of(), SCORES - shift)
+    verdict = judge(share="balanced")
     _, effect, todo = words.card_lines([verdict])
-    assert effect.startswith("bc: 50.0 → 100.0 % (+50.0 [")
-    assert todo.startswith("Do: `calibrate(scores, method='bc')")
+    assert effect.startswith("equal shares: 50.0 → 100.0 % (+50.0 [")
+    assert todo == "Do: `calibrate(scores, method='prior_matching', share_error=0.0)`."
     np.testing.assert_array_equal(verdict.gains, verdict.balanced)
-    harmed = verdicts.judge_context("here", "sst2", advice, table_of(SCORES, 0 * GOLD), -SCORES)
-    _, effect, todo = words.card_lines([harmed])
-    assert effect.startswith("bc: 100.0 → 0.0 %") and "leave the scores as they are" in todo
+    _, effect, todo = words.card_lines([judge(labels=0 * GOLD, share="balanced")])
+    assert effect.startswith("equal shares: 100.0 → 50.0 %")
+    assert "leave the scores as they are" in todo
 
 
 def test_without_labels_the_expected_gain_is_told():
@@ -96,15 +96,15 @@ def test_without_labels_the_expected_gain_is_told():
     assert facts["Safe?"] == "Not known without right labels."
     bias, effect, advice = words.card_lines([verdict])
     assert bias == "Biased: yes, towards 'no' (100 % predicted)."
-    assert effect.startswith("bc_empirical_bayes: +")
+    assert effect.startswith("estimated shares: +")
     assert effect.endswith(" points expected; no right label is known.")
-    assert advice.endswith("if you do not know, `calibrate(scores, method='bc_empirical_bayes')`.")
+    assert "; if not known, `calibrate(scores, method='prior_matching', target_prior=(" in advice
     assert verdicts.measured_gain([verdict]) is None
 
 
 def test_scores_that_are_left_expect_nothing():
-    few = judge(scores=SCORES[:10], labels=GOLD[:10], shift=(0.0, 0.0))
-    assert words.card_lines([few])[2].endswith("if you do not know, leave the scores as they are.")
+    few = judge(scores=SCORES[:10], labels=GOLD[:10])
+    assert words.card_lines([few])[2].endswith("; if not known, leave the scores as they are.")
     assert "Expected gain" not in words.facts([few])
     header, row = verdict_cells([few])
     assert row[header.index("recommended")] == "leave it"
@@ -118,13 +118,13 @@ def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
     by_hand = over_tasks([over_rows(np.array(of_task), OF_GAIN) for of_task in outcomes])
     assert tuple(gain) == pytest.approx(tuple(by_hand)) and gain.value == pytest.approx(0.25)
     facts = words.facts([complete, half, small])
-    assert facts["Safe?"].startswith("No: with bc, 1 of 3 contexts loses")
+    assert facts["Safe?"].startswith("No: with equal shares, 1 of 3 contexts loses")
     assert "1 of 3 contexts loses accuracy beyond noise (b) and 2 gain" in facts["Safe?"]
     bias = words.card_lines([complete, half, small])[0]
     most = "the most predicted label: 100 % predicted, 67 % right"
     assert bias == f"Biased: yes, 3 of 3 contexts ({most})."
     assert facts["Biased?"].startswith("Yes: in 3 of 3 contexts by more than two standard errors")
-    assert facts["Recommended"] == "bc_empirical_bayes in 3 of 3 contexts."
+    assert facts["Recommended"] == "estimated shares in 3 of 3 contexts."
 
 
 def test_contexts_stand_by_their_effect():
@@ -153,10 +153,10 @@ def test_rows_that_would_settle_a_gain():
 
 
 def test_the_bars_are_of_the_method_that_is_named_first():
-    advice = recommend(SCORES, label_names=NAMES)
-    unchanged = verdicts.judge_context("here", "sst2", advice, table_of(), SCORES)
-    method, shares = unchanged.first_answer
-    after_bc = (SCORES - SCORES.mean(axis=0)).argmax(axis=1)
-    assert method == advice.if_balanced == "bc"
-    assert shares.tolist() == [np.mean(after_bc == label) for label in range(len(NAMES))]
-    assert shares.tolist() != unchanged.diagnosis.corrected.tolist()
+    scores = SCORES + np.linspace(0, 3, 60, dtype=np.float32)[:, None] * np.float32([1, 0])
+    verdict = judge(scores=scores)
+    name, shares = verdict.first_answer
+    equal = np.asarray(calibrate(scores, "prior_matching", share_error=0.0)).argmax(axis=1)
+    assert name == verdict.advice.balanced.short == "equal shares"
+    assert shares.tolist() == [np.mean(equal == label) for label in range(len(NAMES))]
+    assert shares.tolist() != verdict.diagnosis.corrected.tolist()

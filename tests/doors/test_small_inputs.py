@@ -73,13 +73,8 @@ def test_labels_of_one_name(refuses, tmp_path):
     assert refuses(table.save, tmp_path / "a").got == "['a', 'a', 'b']"
     assert refuses(diagnose, ROWS, label_names=("a", "a", "b")).where == "label_names"
     contexts = ROWS.reshape(3, 20, 3)
-    error = refuses(recommend_together, contexts, label_names=("a", "a", "b"), draws=10)
+    error = refuses(recommend_together, contexts, label_names=("a", "a", "b"))
     assert error.where == "label_names"
-
-
-def test_a_seed_that_is_no_whole_number(refuses):
-    error = refuses(recommend_together, ROWS.reshape(3, 20, 3), seed=1.5, draws=10)
-    assert (error.where, error.got) == ("seed", "1.5")
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -310,7 +310,7 @@ def test_what_is_drawn_and_recorded_is_the_paper_s():
     assert having("over_probe_sizes") == {"pc", "bc", "bc_shrunk"}
     assert set(filter(boundary_axes, METHODS)) == (paper - {"bcl"}) | {"pc_raw"}
     assert having("has_curve") == {"bcl"}
-    matched = {"prior_matching", "otter", "sld_em", "prior_counted", "bbse"}
+    matched = {"prior_matching", "otter", "sld_em", "prior_counted", "prior_moved", "bbse"}
     likely = {"bc_empirical_bayes", "bcl_empirical_bayes", "bc_pooled_shares"}
     assert having("keeps_bias") == {"cc", "dc", "bc", "bcl", "bc_shrunk"} | matched | likely
     assert having("own_rows") == {"bc_loo", "bc_running"}

@@ -19,7 +19,6 @@ from scipy.stats import binom, multinomial
 
 from batch_calibration import metrics
 from batch_calibration.diagnosis import comparison, verdicts
-from batch_calibration.diagnosis.recommend import recommend_together
 from batch_calibration.integrations import judges
 from batch_calibration.metrics import accuracy_of, gain_of, intervals
 from experiments.evidence import law_tables, statistics
@@ -272,17 +271,3 @@ def test_the_law_s_fit() -> None:
         errors.append(fit.signs.low <= fit.signs.value <= fit.signs.high)
     check(share_held(slopes, 0.9), 0.91, 0.98)
     assert all(errors)
-
-
-@pytest.mark.parametrize(("share", "least"), [(0.5, 0.9), (0.7, 0.85)])
-def test_label_shares_of_five_contexts(share: float, least: float) -> None:
-    """Held less often where the estimate leans to equal shares: docs/shares.md says so."""
-    random, tasks, rows = np.random.default_rng(0), 40, 100
-    gold = (random.random((tasks, 1, rows)) >= share).astype(int)
-    told = 1.5 * (1.5 * np.eye(2)[gold] + random.normal(size=(tasks, 5, rows, 2)))
-    scores = (told + random.normal(size=(tasks, 5, 1, 2))).astype(np.float32)
-    held = []
-    for contexts in scores:
-        found = recommend_together(contexts, same_rows=True, label_names=("a", "b"), draws=40)
-        held.append(found.shares["a"][1:])
-    check(share_held(held, share), least, 1.0)

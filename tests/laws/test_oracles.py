@@ -276,6 +276,20 @@ def empirical_bayes_oracle(is_labeled):
     return oracle
 
 
+def moved_shares(blocks):
+    """Moves the likely shift's shares toward an estimate by labels, as a mean is shrunk."""
+    rows, (_, gold) = doubles(blocks, "test"), blocks["labeled"]
+    shift = (rows - np.array(empirical_bayes_oracle(False)(blocks)))[0]
+    probs, of_labeled = (normalized(of - shift) for of in (rows, doubles(blocks, "labeled")))
+    missed = np.eye(3)[gold] - of_labeled
+    variance = missed.var(axis=0, ddof=1).mean() / len(gold) + 1e-6
+    start = probs.mean(axis=0)
+    away = np.concatenate([probs, of_labeled]).mean(axis=0) + missed.mean(axis=0) - start
+    moved = start + max(0.0, 1 - 6 * variance / (away @ away)) * away
+    moved = np.maximum(moved, 1 / (12 * len(gold)))
+    return moved / moved.sum()
+
+
 ORACLES = {
     "bc_empirical_bayes": empirical_bayes_oracle(False),
     "bc_pooled_shares": empirical_bayes_oracle(
@@ -287,6 +301,7 @@ ORACLES = {
     "otter": transport_oracle,
     "sld_em": matched_oracle(em_shares),
     "prior_counted": matched_oracle(counted_shares),
+    "prior_moved": matched_oracle(moved_shares),
     "bbse": matched_oracle(bbse_shares),
     "icl": no_oracle,
     "cc": shift_oracle("cc"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from browser import browser, requests, set_scheme, set_width
 
-from batch_calibration.diagnosis.recommend import LIKELY, POOLED, likely_bias
+from batch_calibration.diagnosis.recommend import LIKELY, TOGETHER, likely_bias
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import palette, writing
 from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
@@ -125,7 +125,7 @@ def test_each_context_is_said_in_words_with_its_shares(page):
     text = page.read_text()
     assert text.count('class="context"') == 6 * 2 and "Averaged over 24 rows, the scores" in text
     context = text[text.index('class="context"') :].split("</details>")[0]
-    for column in ("preferred by (nats)", "predicted", "after bc", "right"):
+    for column in ("preferred by (nats)", "predicted", "after matching equal shares", "right"):
         assert f">{column}" in context, column
 
 
@@ -174,16 +174,16 @@ def test_a_recorded_bias_is_used_where_the_method_ran_as_by_default(results):
     own = tuple(learned.tolist())
     odd = with_biases(**{LIKELY: other})
     odd.methods[LIKELY].options["bias_scale"] = 2.0
-    for judged, method in [
-        (with_biases(**{LIKELY: own}), LIKELY),
-        (with_biases(**{LIKELY: own, POOLED: other}), POOLED),
-        (odd, LIKELY),
+    for judged, source in [
+        (with_biases(**{LIKELY: own}), "estimated"),
+        (with_biases(**{LIKELY: own, TOGETHER: other}), "pooled"),
+        (odd, "estimated"),
         # With nothing to pool both are one.
-        (with_biases(**{LIKELY: own, POOLED: own}), LIKELY),
+        (with_biases(**{LIKELY: own, TOGETHER: own}), "estimated"),
     ]:
         verdict = writing.judge_record(judged, table)
-        assert verdict.recommendation.method == method
-        bias = np.float32(other if method == POOLED else learned)
+        assert verdict.advice.source == source
+        bias = np.float32(other if source == "pooled" else learned)
         changed = (table.blocks["test"].log_probs - bias).argmax(axis=-1)
         changed = np.flatnonzero(changed != table.blocks["test"].log_probs.argmax(axis=-1))
         np.testing.assert_array_equal(verdict.diagnosis.changed, changed)
@@ -191,9 +191,9 @@ def test_a_recorded_bias_is_used_where_the_method_ran_as_by_default(results):
         averaged = replace(
             judged, methods={**judged.methods, "ensemble": Result({"accuracy": 0.5})}
         )
-        of_same_rows = writing.judge_record(averaged, table).recommendation
-        assert verdict.recommendation.if_balanced == "bc"
-        assert of_same_rows.if_balanced == ("" if method == POOLED else "bc")
+        of_same_rows = writing.judge_record(averaged, table).advice
+        assert verdict.advice.balanced.short == "equal shares"
+        assert (of_same_rows.if_balanced is None) == (source == "pooled")
 
 
 def test_a_verdict_is_the_same_with_a_known_bias(results):
@@ -203,7 +203,7 @@ def test_a_verdict_is_the_same_with_a_known_bias(results):
     result = Result({"accuracy": 0.5}, bias=tuple(learned.tolist()))
     recorded = replace(record, methods={LIKELY: result})
     verdicts = [writing.judge_record(judged, table) for judged in (record, recorded)]
-    assert len({verdict.recommendation.expected for verdict in verdicts}) == 1
+    assert len({verdict.advice.expected for verdict in verdicts}) == 1
     assert len({tuple(verdict.diagnosis.changed) for verdict in verdicts}) == 1
 
 
