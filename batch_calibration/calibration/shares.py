@@ -215,7 +215,8 @@ def prior_moved(
     def learn(probe: base.ProbeScores) -> Shift:
         labels = base.known_labels("prior_moved", probe.labels, base.WITH_BATCH)
         weights = probe.weights
-        rows = base.label_normalized(jnp.where(weights[:, None] > 0, probe.log_probs, 0.0))
+        present = jnp.where(weights[:, None] > 0, probe.log_probs, 0.0)
+        rows = base.label_normalized(present)
         known = known_weight(rows, labels, weights)
         unlabeled = jnp.where(labels < 0, weights, 0.0)
         batch = jnp.where(jnp.any(unlabeled > 0), unlabeled, known)
@@ -223,7 +224,7 @@ def prior_moved(
         shares = base.weighted_mean(probs, batch)
         found = shares_of_scored(probs, labels, weights)
         moved = move_shares(shares, found, jnp.maximum(jnp.sum(known), 1.0))
-        return Shift(match(rows, least_shares(moved), batch), jnp.float32(1.0))
+        return Shift(match(present, least_shares(moved), batch), jnp.float32(1.0))
 
     return base.Calibrator.of(learn, apply)
 

@@ -63,14 +63,14 @@ HARNESS = "lm-eval"
 HARNESS_EXAMPLE = """example:
   batch-calibration lm-eval --tasks=boolq,mmlu_anatomy -- --model hf --model_args pretrained=MODEL
 """
-IN_PLACE = "with --output, in place of other flags for the correction"
+ADVICE = Flag("advice", "FILE", "advice to follow, from recommend --output")
 OF_APART = {
     "demo": (Flag("output", "DIR", "folder for the files (default: this one)", "."),),
     HARNESS: (
         Flag("tasks", "A,B", "tasks, groups and tags of the harness", None, is_required=True),
         Flag("method", None, "method that needs neither labels nor probes", "bc"),
         Flag("prior", "P,Q", "share of each choice among the right answers, in order"),
-        Flag("advice", "FILE", f"advice that recommend wrote {IN_PLACE}"),
+        ADVICE,
         Flag("include_path", "DIR", "a folder with your own tasks"),
         Flag("output", "DIR", "folder for the YAML files of the tasks", "corrected_tasks"),
     ),
@@ -155,13 +155,13 @@ EPILOGS = {
 HOME = re.compile(r"^(--[\w.-]+=)(?:~|\$HOME)(?=/|$)")
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
 SHARES = (
-    "shares of the labels: no=0.8,yes=0.2; ranges: no=0.7..0.9,yes=0.1..0.3; balanced, or "
-    "balanced:12 (points); estimated; a file of LABEL,SHARE; FILE:COLUMN, labels to count"
+    "shares: no=0.8,yes=0.2; ranges: no=0.7..0.9; balanced or balanced:12 (points); estimated; a "
+    "file of LABEL,SHARE; FILE:COLUMN to count"
 )
 PLACE = "position of the label among several tokens: first, last, json:KEY or a regular expression"
 MISSING = (
-    "labels that were not returned: least (just below the lowest returned score), drop, bound (the "
-    "range of possible results), or nats such as -30"
+    "labels not returned: least (just below the lowest returned score), drop, bound (the range of "
+    "results), or nats such as -30"
 )
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
@@ -191,7 +191,7 @@ LEARNING = (
     Flag(
         "strength", None, "how much of the bias is removed (default: 1)", None, float, of=CORRECTING
     ),
-    Flag("advice", "FILE", f"advice that recommend wrote {IN_PLACE}", of=CORRECTING),
+    ADVICE._replace(of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
     Flag("ordinal", "", "labels are grades in order", of="calibrate diagnose recommend"),

@@ -232,8 +232,9 @@ def of_language(judged: Iterable[Judged]) -> list[Judged]:
 
 def kinds_of(judged: Iterable[Judged]) -> dict[str, list[Judged]]:
     """Groups the sources by kind, and adds the groups `UNEVEN` and `ALL`; omits empty groups."""
-    judged = [*judged]
-    by_kind = {kind: [one for one in judged if one.source.kind == kind] for kind in LANGUAGE}
+    judged, by_kind = [*judged], dict[str, list[Judged]]()
+    for kind in LANGUAGE:
+        by_kind[kind] = [one for one in judged if one.source.kind == kind]
     by_kind[UNEVEN] = [one for one in of_language(judged) if one.source.kind != BALANCED]
     by_kind[ALL] = of_language(judged)
     for kind in KINDS[len(LANGUAGE) :]:
@@ -377,9 +378,8 @@ def grades_goals(grades: Sequence[Judged]) -> Goals:
     plain, planted = of_set["grades_0"], of_set[f"grades_{PLANTED:g}"]
     lowest = min(gains[TOGETHER] for gains in plain.values())
     mean = float(np.mean([gains[TOGETHER] for gains in planted.values()]))
-    far = max(
-        abs(gains[TOGETHER] - gains[EQUAL]) for of in (plain, planted) for gains in of.values()
-    )
+    every = [*plain.values(), *planted.values()]
+    far = max(abs(gains[TOGETHER] - gains[EQUAL]) for gains in every)
     return [
         (f"lowest gain {lowest:+.1f} without a planted bias (goal {LOSS:+g})", lowest >= LOSS),
         (f"mean {mean:+.1f} with it (goal {LEAST_GRADES:+g})", mean >= LEAST_GRADES),

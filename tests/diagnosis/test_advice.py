@@ -114,11 +114,14 @@ def test_a_file_keeps_advice_for_labels_in_any_order(tmp_path, refuses):
     advice = {f"c{i}": recommend(rows, label_names=NAMES) for i, rows in enumerate(scores)}
     save_advice(path, advice)
     for name, one in advice.items():
-        method, options = load_advice(path, NAMES, context=name)
-        assert (method, options) == (one.method, one.options) == load_advice(one, NAMES)
-        _, turned = load_advice(path, NAMES[::-1], context=name)
-        assert turned["target_prior"] == one.options["target_prior"][::-1]
-        assert load_advice(path, k=3, context=name) == (method, options)
+        for found in (
+            load_advice(path, NAMES, context=name),
+            load_advice(one, NAMES),
+            load_advice(path, k=3, context=name),
+        ):
+            assert (found.method, found.options) == (one.method, one.options)
+        turned = load_advice(path, NAMES[::-1], context=name)
+        assert turned.options["target_prior"] == one.options["target_prior"][::-1]
     assert "different advice for" in refuses(load_advice, path, NAMES).got
     assert "advice on" in refuses(load_advice, path, ("a", "b")).got
     path.write_text(json.dumps({"contexts": []}))

@@ -159,7 +159,8 @@ def test_of_balanced_labels_equal_shares_are_matched(stated, error):
     assert advice.source == "equal" and advice.if_balanced is None
     within = f"shares within about {100 * error:.0f} points of " if error else ""
     because = "because you stated that labels are about equally frequent."
-    assert advice.reason == (f"Match {within}equal shares, {because}",)
+    assert advice.reason[0] == f"Match {within}equal shares, {because}"
+    assert advice.expected.gain.low < advice.expected.gain.value < advice.expected.gain.high
     right = [of.argmax(axis=1) == gold for of in (scores, np.asarray(advice.apply(scores)))]
     assert right[1].mean() > right[0].mean()
 
@@ -393,7 +394,8 @@ def test_prompts_of_one_task_are_pooled_at_the_console(program, tmp_path, door):
     assert "batch-calibration ensemble FILES averages them" in " ".join(said.split())
     page = str(tmp_path / "page.html")
     shown = program("report", *flags, "--methods=icl,bc", f"--output={page}").stdout
-    assert "Do: `batch-calibration calibrate FILES --method=prior_matching --prior=0." in shown
+    do = "Do: `batch-calibration calibrate FILES --method=prior_matching --prior=0."
+    assert do in " ".join(shown.split())
     # One task, whose interval is over its contexts.
     assert shown.count("\nmine ") == (door != "by") and "mean" not in shown.split("Accuracy")[0]
     found = json.loads(program("recommend", *flags, "--json").stdout.splitlines()[0])

@@ -157,6 +157,6 @@ def test_the_bars_are_of_the_method_that_is_named_first():
     verdict = judge(scores=scores)
     name, shares = verdict.first_answer
     equal = np.asarray(calibrate(scores, "prior_matching", share_error=0.0)).argmax(axis=1)
-    assert name == verdict.advice.balanced.short == "equal shares"
+    assert name == "matching equal shares"
     assert shares.tolist() == [np.mean(equal == label) for label in range(len(NAMES))]
     assert shares.tolist() != verdict.diagnosis.corrected.tolist()
