@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -182,7 +182,8 @@ def choose_rule(tried: Sequence[Rules]) -> str:
     """Finds the rule for scored labels with the highest mean gain over sources and label counts."""
 
     def total(rule: str) -> float:
-        return sum(rules[labeled(rule, m)].gain.mean() for rules in tried for m in LABELS)
+        pairs = product(tried, LABELS)
+        return sum(float(rules[labeled(rule, m)].gain.mean()) for rules, m in pairs)
 
     return max((MOVED_SCORED, WITH_LABELS), key=total)
 
@@ -466,11 +467,11 @@ def distance_findings(judged: Sequence[Judged]) -> list[str]:
     """Writes the findings on labels at some distance from equal shares."""
 
     def of_rules(members: Sequence[Judged]) -> str:
-        rules = (CORRECT, *ERRORS)
-        return ", ".join(
-            f"{rule} {average(members, rule):+.1f} ({harmed(members, rule):.1f} %)"
-            for rule in rules
-        )
+        phrases = []
+        for rule in (CORRECT, *ERRORS):
+            gain, share = average(members, rule), harmed(members, rule)
+            phrases.append(f"{rule} {gain:+.1f} ({share:.1f} %)")
+        return ", ".join(phrases)
 
     groups = {f"{low} to {high} points": of for (low, high), of in by_distance(judged).items()}
     if images := kinds_of(judged).get(IMAGES):
@@ -568,11 +569,10 @@ def labels_cells(judged: Sequence[Judged], options: Options) -> Cells:
         for labels in LABELS if members else ():
             for rule in rules:
                 given = labeled(rule, labels)
-                shown = [*parts, members]
-                means = [
-                    interval_cell(*mean_gain(of, given, options)) if of else "" for of in shown
-                ]
-                shares = [f"{harmed(of, given):.1f} %" if of else "" for of in shown]
+                means, shares = [], []
+                for of in (*parts, members):
+                    means.append(interval_cell(*mean_gain(of, given, options)) if of else "")
+                    shares.append(f"{harmed(of, given):.1f} %" if of else "")
                 line = [group, f"{labels}", rule, *means, f"{worst(members, given):+.1f}"]
                 table.append([*line, *shares])
     return table
