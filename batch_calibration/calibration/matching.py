@@ -167,7 +167,9 @@ def given_shares(target_prior: Prior | None) -> Shares:
     return shares
 
 
-def share_weight(shares: Bias, rows: Scalar | float, error: Scalar | float, labels: int) -> Scalar:
+def share_weight(
+    shares: Bias, rows: Scalar | int | float, error: Scalar | float, labels: int
+) -> Scalar:
     """Computes the weight w of shares u whose error is known, for `empirical_bayes.likely_shift`.
 
     The shares of n rows scatter around u with a variance of (1 - |u|^2) / n in all, and u is wrong

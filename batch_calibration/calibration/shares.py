@@ -163,7 +163,7 @@ def shares_of_counted(counts: Bias) -> Estimate:
     return Estimate(counts / total, jnp.mean(smooth * (1.0 - smooth)) / total)
 
 
-def move_shares(start: Bias, estimate: Estimate, count: Scalar | float) -> Bias:
+def move_shares(start: Bias, estimate: Estimate, count: Scalar | int | float) -> Bias:
     """Moves shares [k] toward an estimate from labels, only as far as it contradicts them.
 
     p = p0 + max(0, 1 - 2 v k / |e - p0|^2) (e - p0), as James and Stein (1961) shrink a mean, with

@@ -36,7 +36,7 @@ from batch_calibration.diagnosis.recommend import (
 )
 from batch_calibration.diagnosis.verdicts import Verdict, doubt, follow, judge_context, name_of
 from batch_calibration.errors import InputError, shown
-from batch_calibration.methods import get_method, read_options, run_methods
+from batch_calibration.methods import ask_about_order, get_method, read_options, run_methods
 from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
@@ -164,7 +164,7 @@ def _advise_one(
         if labeled is not None:
             cc = None if probe is None else probe.log_probs
             advice = of_rows(labeled.log_probs, labeled.labels, probe=cc)
-        elif (gold >= 0).sum() >= FEWEST_LABELED_TO_MEASURE:
+        elif (gold >= 0).sum() >= FEWEST_LABELED_TO_MEASURE and not ask_about_order(rows, gold):
             advice = advice._replace(by_labels=of_rows(rows, gold))
     return doubt(table, advice)
 

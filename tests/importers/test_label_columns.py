@@ -492,7 +492,7 @@ def test_positions_without_a_meaning_get_the_advice_to_leave_the_scores(tmp_path
     if kind != "unlisted":
         for row, texts in zip(log, choices, strict=True):
             row["arguments"] = [[f"{', '.join(texts)}? {a}", b] for a, b in row["arguments"]]
-    (advice, _), = recommend_tables([table_of(tmp_path, log)], ["t"])  # fmt: skip
+    (advice,) = recommend_tables([table_of(tmp_path, log)], ["t"])
     said = {"unlisted": "no prompt lists the choices", "right one first": "the same position"}
     assert (said.get(kind, "-") in advice.reason[0]) == (kind != "listed")
     assert kind == "listed" or advice.method == "icl"
