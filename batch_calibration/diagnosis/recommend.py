@@ -464,7 +464,7 @@ def _list(names: Sequence[str], shares: Sequence[float]) -> str:
 @usual_jax
 def likely_bias(rows: np.ndarray) -> np.ndarray:
     """Returns the bias [k], in nats, that `bc_empirical_bayes` learns from scores [n, k]."""
-    return bias_of(rows, LIKELY, {})
+    return np.asarray(rows[0] - follow_rows(rows, LIKELY, {})[0])
 
 
 @usual_jax
@@ -472,11 +472,6 @@ def follow_rows(rows: np.ndarray, method: str, options: Options) -> np.ndarray:
     """Corrects scores [n, k] by a method that learns from the same rows."""
     found = run.correct_context(METHODS[method], {"test": Evidence(rows)}, options=options)
     return np.asarray(found.scores)
-
-
-def bias_of(rows: np.ndarray, method: str, options: Options) -> np.ndarray:
-    """Returns the bias [k] that a method removes from scores [n, k]."""
-    return np.asarray(rows[0] - follow_rows(rows, method, options)[0])
 
 
 def move_by_counts(advice: Advice, rows: np.ndarray, counts: np.ndarray) -> Advice:
