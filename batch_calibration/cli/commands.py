@@ -40,10 +40,9 @@ from batch_calibration.methods import ask_about_order, get_method, read_options,
 from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
-from batch_calibration.reporting.page import Card
 from batch_calibration.scores import BALANCED, NO_PLACE_BIAS, ScoreTable, make_block
 from batch_calibration.scores import check as check_table
-from batch_calibration.studies import Records
+from batch_calibration.studies import Record, Records
 from batch_calibration.studies.calibration import check_labeled, run_calibration
 
 
@@ -224,27 +223,29 @@ def report_files(args: Namespace) -> None:
 
     files, tables = _contexts(args)
     stated = prior.state(args.prior, tables)
-    # Tables of metrics need right labels; a prompt's preference does not.
+    # Metrics need right labels; a prompt's preference does not.
     labeled = [table for table in tables if (table.blocks["test"].labels >= 0).any()]
-    records, names, chosen = Records(), _methods(args), read_options(args.option)
+    calibrated, names, chosen = Records(), _methods(args), read_options(args.option)
     if labeled:
         options_of = {table.id: one.options for table, one in zip(tables, stated, strict=True)}
         common = [options_of[table.id] for table in labeled]
-        records = run_calibration(labeled, names, seed=args.seed, options=chosen, common=common)
+        calibrated = run_calibration(labeled, names, seed=args.seed, options=chosen, common=common)
+    record_of = {record.id: record for record in calibrated}
+    records, verdicts = list[Record](), dict[str, Verdict]()
+    for table, advice in zip(tables, _advise(tables, stated), strict=True):
+        records.append(record_of.get(table.id) or Record.without_methods(table))
+        verdicts[table.id] = judge_context("", "", advice, table)
     by_id = {table.id: table for table in tables}
     results = Results(records, lambda record: by_id[record.id])
-    models = [str(table.context.get("model") or "") for table in tables]
-    tasks = [str(task_of(table)[0]) if "task" in table.context else "" for table in tables]
     # The page shows the date of the newest file.
     changed = [path.stat().st_mtime for path in files if path.is_file()]
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     notes = summaries.group_notes(tables)  # `_contexts` has printed these
-    cards, title = _cards(tables, stated), writing.name_page(models, tasks)
-    page = Path(args.output)
-    cards, missing = writing.write_report(results, page, notes, cards, title=title, date=date)
+    page, source = Path(args.output), inputs.typed_source(args)
+    cards, missing = writing.write_report(results, page, notes, verdicts, date=date, source=source)
     for sentence in missing[len(notes) :]:
         summaries.print_filled(sentence)
-    summaries.show_gains(cards)
+    summaries.show_gains(cards, source)
     print(f"report: {args.output}")
 
 
@@ -300,19 +301,6 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
     rows = make_block(block.log_probs[order][:, columns], labels, row_ids=ids)
     context, blocks = {**table.context, "rows": "same"}, {"test": rows}
     return table._replace(context=context, label_names=first.label_names, blocks=blocks)
-
-
-def _cards(tables: Sequence[ScoreTable], stated: Sequence[Stated]) -> list[Card]:
-    """Returns a card for each model and number of shots, in the order of the files."""
-    cards: dict[str, list[Verdict]] = {}
-    for table, advice in zip(tables, _advise(tables, stated), strict=True):
-        name, (task, _) = summaries.title(table), task_of(table)
-        verdict = judge_context(name, task, advice, table)
-        shots = table.context.get("shots")
-        model = str(table.context.get("model") or "unnamed model")
-        heading = model if shots is None else f"{model}, {shots}-shot"
-        cards.setdefault(heading, []).append(verdict)
-    return [Card(heading, of_card) for heading, of_card in cards.items()]
 
 
 def _methods(args: Namespace) -> list[str] | None:

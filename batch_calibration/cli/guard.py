@@ -155,7 +155,7 @@ def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:
     >>> _whole_command("calibrate", "scores", {"method": "bc"})
     'batch-calibration calibrate FILE --method=bc'
     """
-    files = source.replace("scores", "FILE").replace("contexts", "FILES")
+    files = {"scores": "FILE", "contexts": "FILES"}.get(source, source)
     return " ".join(["batch-calibration", step, files, *map(flag, keys, keys.values())])
 
 

@@ -2,6 +2,7 @@
 
 import glob
 import re
+import shlex
 import shutil
 import sys
 from argparse import Namespace
@@ -59,6 +60,17 @@ def reading_of(args: Namespace) -> Reading:
         from_probs=False if args.cosines else args.from_probs,
         **{name: getattr(args, name) for name in as_given},
     )
+
+
+READS = ("gold", "gold_names", "labels", "by", "task", "model", "format", "missing")
+"""Options that a command for the same files needs, too."""
+
+
+def typed_source(args: Namespace) -> str:
+    """Returns the files and their reading as they are typed: "scores.csv --gold=label"."""
+    typed = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in READS]
+    given = [flag for flag in typed if not flag.endswith(("=", "=None"))]
+    return shlex.join([*args.files, *given])
 
 
 def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreTable]]:

@@ -102,7 +102,7 @@ def _print_lines(sentences: Iterable[str]) -> None:
 
 
 def show_tables(workdir: str, *, quiet: bool = False) -> None:
-    """Writes all tables and results; prints the tables that are not points of a curve."""
+    """Writes all tables and results; prints the tables."""
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
 
@@ -111,7 +111,7 @@ def show_tables(workdir: str, *, quiet: bool = False) -> None:
     tables = writing.write_tables(Results(records, store.table_of), folder)
     files, missing = studies.write_results(records, store.workdir)
     if not quiet:
-        writing.print_tables([table for table in tables if table.shown])
+        writing.print_tables(tables)
     # `missing` is "" if results.parquet was written.
     _print_lines([*store.unmatched(records), *filter(None, [missing])])
     print(f"{len(tables)} tables are in {folder}; all results in {', '.join(map(str, files))}")
@@ -154,9 +154,10 @@ def make_report(workdir: str) -> None:
     results = Results(records, store.table_of)
     past_runs, broken = runs.read(store.workdir)
     warnings, texts = [*store.unmatched(records), *broken], row_texts(past_runs)
-    cards, notes = write_report(results, page, warnings, runs=past_runs, texts=texts, contexts=True)
+    source = shlex.quote(workdir)
+    cards, notes = write_report(results, page, warnings, runs=past_runs, texts=texts, source=source)
     _print_lines(notes)
-    summaries.show_gains(cards)
+    summaries.show_gains(cards, source)
     for folder in ("tables", "figures"):
         if (store.workdir / folder).is_dir():  # written by the commands with these names
             print(f"{folder + ':':8} {store.workdir / folder}")

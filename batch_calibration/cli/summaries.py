@@ -31,7 +31,7 @@ from batch_calibration.reporting.cells import (
     with_unit,
 )
 from batch_calibration.reporting.frame import group_by, task_title
-from batch_calibration.reporting.page import Card
+from batch_calibration.reporting.words import Card
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies.calibration import order_flips
 
@@ -270,26 +270,26 @@ def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
     return means
 
 
-MAX_NAME = 48  # characters of a setting's name in the table of gains
+MAX_NAME = 48  # characters of a study's name in the table of gains
 MAX_TASKS = 30
-"""Maximum number of tasks in the table of gains; above it, each row is a setting's mean."""
+"""Maximum number of tasks in the table of gains; above it, each row is a study's mean."""
 GAINS_NOTE = (
-    "Accuracy in %, means over contexts: uncorrected (icl), by bc, and as recommended for each "
-    "context; 'gain' is for the recommendation, in points [95 % interval], * beyond noise."
+    "Accuracy in %, means over contexts: uncorrected (icl), by bc, and as advised for each "
+    "context; 'gain' is for the advice, in points [95 % interval], * beyond noise."
 )
 
 
 def task_gains(cards: Sequence[Card]) -> Cells:
     """Returns a row for each task with right labels; the mean of a card's tasks follows them."""
-    rows: Cells = [["task", "icl", "bc", "recommended", "gain"]]
-    by_tasks = [group_by(card.verdicts, attrgetter("task")) for card in cards]
+    rows: Cells = [["task", "icl", "bc", "advised", "gain"]]
+    by_tasks = [group_by(card.board, attrgetter("task")) for card in cards]
     is_long = sum(map(len, by_tasks)) > MAX_TASKS
     for card, by_task in zip(cards, by_tasks, strict=True):
         if not is_long:
             rows += chain.from_iterable(starmap(_gain_row, by_task.items()))
         if is_long or len(by_task) > 1:
-            name = shorten(f"mean: {card.short or card.heading}", MAX_NAME, placeholder=" …")
-            rows += _gain_row(name if len(cards) > 1 else "mean", card.verdicts)
+            name = shorten(f"mean: {card.heading}", MAX_NAME, placeholder=" …")
+            rows += _gain_row(name if len(cards) > 1 else "mean", card.board)
     return rows
 
 
@@ -302,18 +302,24 @@ def _gain_row(task: str, verdicts: Sequence[Verdict]) -> Cells:
     before = float(np.mean([*words.accuracy_of_tasks(verdicts).values()]))
     shares = [before, *(before + gain.value for gain in known)]
     percents = [f"{100 * share:.1f}" for share in shares]
-    return [[task_title(task), *percents, gain_cell(known[-1])]]
+    is_changed = words.changes(verdicts, RECOMMENDED)
+    return [[task_title(task), *percents, gain_cell(known[-1], is_changed=is_changed)]]
 
 
-def show_gains(cards: Sequence[Card]) -> None:
-    """Prints the table of gains, and for each card its bias, its gain and its recommendation."""
+def show_gains(cards: Sequence[Card], source: str = "") -> None:
+    """Prints the table of gains, and the lines of each card.
+
+    Args:
+        cards: the studies.
+        source: the file or folder of the scores, for commands.
+    """
     if len(cells := task_gains(cards)) > 1:
         show_cells("Gains", cells, GAINS_NOTE)
     for card in cards[:MAX_SHOWN_SINGLY]:
         print()
         if len(cards) > 1:
             print(f"{card.heading}:")
-        for line in words.card_lines(card.verdicts):
+        for line in words.card_lines(card, source, is_only=len(cards) == 1):
             print_filled(line)
     print()
 

@@ -35,6 +35,7 @@ class Verdict(NamedTuple):
         balanced: the same for `advice.balanced`; equal to `gains` if there is only one answer.
         by_bc: the same for BC with equal shares, whether or not it is advised.
         after_other: [k], the predicted share of each label after `advice.balanced`.
+        record: the id of the context's score table.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Verdict(NamedTuple):
     balanced: np.ndarray | None
     by_bc: np.ndarray | None = None
     after_other: np.ndarray | None = None
+    record: str = ""
 
     @property
     def first_answer(self) -> tuple[str, np.ndarray]:
@@ -90,7 +92,7 @@ def judge_context(name: str, task: str, advice: Advice, table: ScoreTable) -> Ve
     shares = np.bincount(other.argmax(axis=-1), minlength=len(table.label_names)) / len(scores)
     is_labeled = labels >= 0
     if not is_labeled.any():
-        return Verdict(name, task, advice, diagnosis, None, None, after_other=shares)
+        return Verdict(name, task, advice, diagnosis, None, None, None, shares, table.id)
     gold = labels[is_labeled]
 
     def gains(rows: np.ndarray) -> np.ndarray:
@@ -98,7 +100,7 @@ def judge_context(name: str, task: str, advice: Advice, table: ScoreTable) -> Ve
         return np.asarray(is_right.astype(float) - was_right)
 
     every = gains(corrected), gains(other), gains(by_bc)
-    return Verdict(name, task, advice, diagnosis, *every, shares)
+    return Verdict(name, task, advice, diagnosis, *every, shares, table.id)
 
 
 def name_of(advice: Advice) -> str:

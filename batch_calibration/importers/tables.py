@@ -146,15 +146,38 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
         rows.setdefault(combination, []).append(row)
     task = str(imported.about.get("task", ""))
     about = {key: fact for key, fact in imported.about.items() if key != POOLED_AS}
-    if _ask_the_same(imported, rows.values()):
-        about |= {POOLED_AS: task, "rows": "same"}
+    of_rows = _columns_of_rows(imported, rows)
     contexts = []
     for combination, indices in rows.items():
         context = {**about, "task": f"{task} {', '.join(combination)}".strip()}
+        own = f"{task} {', '.join(combination[place] for place in of_rows)}".strip()
+        if len(of_rows) < len(combination):
+            context |= {POOLED_AS: own, "rows": "same"}
+        context["factors"] = {"task": own, **dict(zip(reading.by, combination, strict=True))}
         rows_of_context = replace(imported.take_rows(np.array(indices)), about=context)
         refuse_several(imported.where, rows_of_context.columns, reading)
         contexts.append(rows_of_context)
     return contexts
+
+
+def _columns_of_rows(
+    imported: Imported, contexts: Mapping[tuple[str, ...], Sequence[int]]
+) -> list[int]:
+    """Returns the places of the columns along which contexts have different questions.
+
+    Along the other columns, such as prompts or seeds, contexts ask the same questions.
+    """
+    kept = list(range(len(next(iter(contexts)))))
+    for place in range(len(kept)):
+        others = [other for other in kept if other != place]
+        groups = dict[tuple[str, ...], list[Sequence[int]]]()
+        for combination, rows in contexts.items():
+            groups.setdefault(tuple([combination[other] for other in others]), []).append(rows)
+        if len(groups) < len(contexts) and all(
+            _ask_the_same(imported, group) for group in groups.values()
+        ):
+            kept = others
+    return kept
 
 
 def _ask_the_same(imported: Imported, contexts: Iterable[Sequence[int]]) -> bool:

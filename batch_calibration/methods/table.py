@@ -293,6 +293,10 @@ METHODS: dict[str, Method] = {
 # fmt: on
 
 
+ADVISED = ("bc_empirical_bayes", "bc_pooled_shares", "prior_matching", "ensemble")
+SHELF = tuple(name for name, row in METHODS.items() if row.group == "paper" or name in ADVISED)
+
+
 def in_table_order(names: Iterable[str] | None) -> list[str]:
     """Returns the names of methods in the order of the table, by default all.
 

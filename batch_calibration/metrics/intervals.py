@@ -270,6 +270,21 @@ def over_tasks(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(mean, mean - down, mean + up)
 
 
+def over_units(values: Sequence[float], *, level: float = 0.95) -> Estimate:
+    """Estimates the mean of units such as models, with Student's t interval over the units.
+
+    >>> over_units([0.01, 0.02, 0.03]).points
+    '+2.0 [-0.5, +4.5]'
+    """
+    from scipy.special import stdtrit
+
+    units = np.asarray(values, np.float64)
+    tail, n = 0.5 + level / 2, len(units)
+    reach = float(stdtrit(n - 1, tail) * deviation(units) / np.sqrt(n)) if n > 1 else np.inf
+    mean = float(units.mean())
+    return Estimate(mean, mean - reach, mean + reach)
+
+
 @numbers.takes_predictions
 def balanced_accuracy_interval(
     scores: ProbeRows,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain
 from textwrap import fill
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
 import numpy as np
@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from batch_calibration.files import Number
 from batch_calibration.metrics import Estimate, deviation
-from batch_calibration.reporting.frame import Frame, task_title
 from batch_calibration.studies import Record
 
 if TYPE_CHECKING:
@@ -60,25 +59,19 @@ class Sums(list[str]):
 
 Samples = Sequence[ArrayLike]  # numbers, several of each or none
 Marks = Sequence[type[NumberCell]]  # of the best, the second best, and so on
-Column = TypeVar("Column")
 Cells = list[list[str]]  # texts are names and counts, each `NumberCell` is a measured number
 
 
-def task_cell(frame: Frame) -> str:
-    """The task as papers print it, and the split that served where the one asked is missing."""
-    context = frame.records[0].context
-    title = task_title(context.task)
-    return f"{title} ({context.served})" if context.served else title
-
-
 def rows_cell(records: Sequence[Record]) -> str:
-    """Test rows, and behind † the most of them that one context had to shorten."""
-    # A row that is cut has lost its demonstrations first, so the counts are not added.
-    counts = chain.from_iterable(record.over_long.get("test", {}).values() for record in records)
-    shortened = max(counts, default=0)
-    labeled, rows = records[0].labeled_rows, str(records[0].rows["test"])
-    if str(labeled) != rows:
-        rows = f"{labeled} labeled of {rows}"
+    """Returns the number of labeled test rows of contexts, and after † of shortened prompts.
+
+    Numbers that differ between contexts become a range.
+    """
+    counts = sorted({record.labeled_rows for record in records})
+    rows = " to ".join(dict.fromkeys((str(counts[0]), str(counts[-1]))))
+    # A truncated prompt has lost its demonstrations first, so the counts are not added.
+    changed = chain.from_iterable(record.over_long.get("test", {}).values() for record in records)
+    shortened = max(changed, default=0)
     return f"{rows} †{shortened}" if shortened else rows
 
 
@@ -95,9 +88,11 @@ def estimate_cell(estimate: Estimate, mark: str = "", *, is_share: bool = False)
     return cell
 
 
-def gain_cell(gain: Estimate | None) -> NumberCell:
-    """A gain with its interval, and the mark where it exceeds noise; a dash of an unknown one."""
-    return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if gain else NumberCell("-")
+def gain_cell(gain: Estimate | None, *, is_changed: bool = True) -> NumberCell:
+    """Formats a gain with its interval and the mark; without any changed row it is 0.0."""
+    if gain is None:
+        return NumberCell("-")
+    return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if is_changed else NumberCell("0.0")
 
 
 def count_signs(gains: Iterable[Estimate]) -> tuple[int, int, int]:
@@ -111,20 +106,19 @@ def wins_cell(gains: Iterable[Estimate]) -> str:
     return ", ".join(map(str, count_signs(gains)))
 
 
-def notes(records: Iterable[Record], *sentences: str) -> str:
-    """The sentences that are not empty, then what a reader of these records must know, once."""
-    paragraph = dict.fromkeys(filter(None, sentences))
-    for record in records:
-        paragraph |= dict.fromkeys(record.notes)
-    return " ".join(paragraph)
-
-
 def spread(values: np.ndarray, digits: int = 1) -> NumberCell:
     """The mean, and behind ± the standard deviation where there are several; of none a dash."""
     if not len(values):
         return NumberCell("-")
     mean = f"{values.mean():.{digits}f}"
     return NumberCell(mean if len(values) == 1 else f"{mean} ± {deviation(values):.{digits}f}")
+
+
+def mean_cell(mean: float | None, values: np.ndarray) -> NumberCell:
+    """Formats a mean, and the standard deviation of its values if there are several."""
+    if mean is None:
+        return NumberCell("-")
+    return NumberCell(f"{mean:.1f} ± {deviation(values):.1f}" if len(values) > 1 else f"{mean:.1f}")
 
 
 def mark_best(
@@ -153,28 +147,6 @@ def best_of(
     means = [array.mean() if len(array) else None for array in arrays]
     cells = [spread(array, digits) for array in arrays]
     return mark_best(means, cells, digits, is_lowest=is_lowest, marks=marks)
-
-
-def rows_of_tasks(
-    tasks: Mapping[str, Frame], columns: Sequence[str], cells_of: Callable[[str], Sequence[str]]
-) -> Cells:
-    """Header, and a row a task: its title, its test rows, its cells in these columns."""
-    rows: Cells = [["task", "rows", *columns]]
-    for task, frame in tasks.items():
-        rows.append([task_cell(frame), rows_cell(frame.records), *cells_of(task)])
-    return rows
-
-
-def rows_of_methods(
-    name: str, methods: Sequence[str], columns: Iterable[Column],
-    sample_of: Callable[[Column, str], ArrayLike],
-) -> Cells:  # fmt: skip
-    """A row a method with its sample in each column; the best of each column is marked."""
-    marked = []
-    for column in columns:
-        samples = [sample_of(column, method) for method in methods]
-        marked.append(best_of(samples))
-    return [[name, *row] for row in zip(methods, *marked, strict=True)]
 
 
 def markdown(cells: Cells, note: str = "") -> str:
@@ -215,13 +187,13 @@ def latex(cells: Cells, note: str = "") -> str:
 FILE_WIDTH = 100  # letters that a line has in a file or a pipe
 
 
-def show_cells(heading: str, cells: Cells, note: str = "") -> None:
-    """Print a heading, aligned columns, and a note.
+def show_cells(heading: str, cells: Cells, note: str = "", keys: int = 1) -> None:
+    """Prints a heading, aligned columns, and a note.
 
-    Where the lines are too narrow for all columns, they come in parts, each with the first column.
+    If a line is too narrow for all columns, they come in parts, each with the first `keys` columns.
     """
     print(f"\n{_plain(heading)}")
-    for columns in _split_columns(_widths(cells)):
+    for columns in _split_columns(_widths(cells), keys):
         part = [list(map(row.__getitem__, columns)) for row in cells]
         print("", *aligned(part, is_bold=sys.stdout.isatty()), sep="\n")
     if note:
@@ -266,16 +238,17 @@ def filled(sentence: str) -> str:
     return fill(sentence, line_width(), break_long_words=False, break_on_hyphens=False)
 
 
-def _split_columns(widths: Sequence[int]) -> Iterator[list[int]]:
-    """The columns that fit into a line together."""
-    room = line_width()
-    columns, used = [0], widths[0] + 2
-    for i in range(1, len(widths)):
-        if len(columns) > 1 and used + widths[i] > room:
+def _split_columns(widths: Sequence[int], keys: int) -> Iterator[list[int]]:
+    """Splits columns into parts that fit into a line, each with the first `keys` columns."""
+    room, first = line_width(), list(range(keys))
+    start = sum(widths[:keys]) + 2 * keys  # two spaces between columns
+    columns, used = first, start
+    for i in range(keys, len(widths)):
+        if len(columns) > keys and used + widths[i] > room:
             yield columns
-            columns, used = [0], widths[0] + 2
-        columns.append(i)
-        used += widths[i] + 2  # two spaces between columns
+            columns, used = first, start
+        columns = [*columns, i]
+        used += widths[i] + 2
     yield columns
 
 
@@ -335,8 +308,11 @@ def context_cells(name: str, diagnosis: Diagnosis) -> dict[str, str]:
         "prefers": diagnosis.label_names[int(diagnosis.preference.argmax())],
         "nats": size_cell(diagnosis),
         "changed": str(len(diagnosis.changed)),
-        "gain": estimate_cell(diagnosis.gain) if diagnosis.gain else "",
+        "gain": "",
     }
+    if diagnosis.gain:
+        has_changed = len(diagnosis.changed) > 0
+        cells["gain"] = estimate_cell(diagnosis.gain) if has_changed else NumberCell("0.0")
     for column, right in (("before", diagnosis.before), ("after", diagnosis.after)):
         cells[column] = f"{100 * right.accuracy.value:.1f}" if right else ""
     return cells
@@ -357,7 +333,8 @@ def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
         cells["nats"] = size_cell(diagnosis, error=True)
         cells["recommended"] = verdict.advice.short
         cells["expected"] = estimate_cell(expected) if expected else ""
-        cells["gain"] = gain_cell(diagnosis.gain) if diagnosis.gain else ""
+        is_changed = bool(len(diagnosis.changed))
+        cells["gain"] = gain_cell(diagnosis.gain, is_changed=is_changed) if diagnosis.gain else ""
         rows.append([cells[column] for column in header])
     return rows
 

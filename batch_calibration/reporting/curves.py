@@ -1,19 +1,20 @@
 """Accuracy against shots, against the rows a bias is learned from, and against the rows seen."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.metrics import Estimate, deviation
-from batch_calibration.reporting import frame
-from batch_calibration.reporting.cells import Cells, best_of, notes
-from batch_calibration.reporting.frame import CORRECTED, REFERENCES, Frame, task_title
+from batch_calibration.methods import METHODS
+from batch_calibration.metrics import deviation
+from batch_calibration.reporting.cells import Cells, best_of
+from batch_calibration.reporting.frame import LABELS, REFERENCES, Frame, task_title
+from batch_calibration.reporting.items import notes_of
 from batch_calibration.studies import ByRows, Record
 
-# Accuracies in %, one for each seed or draw, by the number on the axis below them.
+# Accuracies in %, one for each context or draw, by the number on the horizontal axis.
 Points = dict[int, np.ndarray]
 STREAM_NOTE = (
     "Rows arrive in several orders, and each is corrected on arrival; a number is the accuracy on "
@@ -22,29 +23,42 @@ STREAM_NOTE = (
 
 
 class Curves(NamedTuple):
-    """Accuracy of some methods against one number, task by task."""
+    """Accuracy of some methods against one number, by task.
 
-    slug: str  # part of a file name
-    heading: str  # what the tables and the figure show
-    axis: str  # what the number counts
-    tasks: dict[str, dict[str, Points]]  # task -> method -> number -> accuracies
-    note: str = ""  # what a reader of the numbers must know
-    # Task -> method -> one accuracy that does not depend on the number.
+    Attributes:
+        slug: part of a file name.
+        heading: the title of the table and the figure.
+        axis: the quantity on the horizontal axis.
+        tasks: task -> method -> number -> accuracies.
+        note: sentences that qualify the numbers.
+        levels: task -> method -> an accuracy that does not depend on the number.
+        of_mean: True if a band is the standard error of the mean, not the standard deviation.
+        number: the figure's number in the paper behind its kind; empty for other figures.
+    """
+
+    slug: str
+    heading: str
+    axis: str
+    tasks: dict[str, dict[str, Points]]
+    note: str = ""
     levels: Mapping[str, Mapping[str, float]] = {}
-    # Whether a band is the standard error of the mean, not the standard deviation.
     of_mean: bool = False
-    # Task -> number -> what bc gains over icl there, where both were run.
-    gains: Mapping[str, Mapping[int, Estimate]] = {}
-    number: str = ""  # its figure's in the paper behind its kind; empty for what is not in it
+    number: str = ""
 
     @property
     def methods(self) -> list[str]:
-        """Each method once."""
+        """The methods of all tasks."""
         return list(dict.fromkeys(chain.from_iterable(self.tasks.values())))
 
 
+def is_over_shots(name: str) -> bool:
+    """Checks whether a method is in curves of shots: the paper's comparison of whole batches."""
+    method = METHODS[name]
+    return method.group == "paper" and not method.own_rows
+
+
 def mean_and_band(points: Points, *, of_mean: bool) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """Numbers, and at each the mean and the half width of its band, as `Curves.of_mean` says."""
+    """Returns the numbers, the means there, and the half-widths of the band (`Curves.of_mean`)."""
     numbers = sorted(points)
     samples = [points[number] for number in numbers]
     means = np.array([sample.mean() for sample in samples])
@@ -52,43 +66,46 @@ def mean_and_band(points: Points, *, of_mean: bool) -> tuple[list[int], np.ndarr
     return numbers, means, widths / np.sqrt(list(map(len, samples))) if of_mean else widths
 
 
-def by_shots(groups: Sequence[Frame]) -> list[Curves]:
-    """Settings that differ in nothing but the shots, two or more, as curves (the paper's Fig. 6).
-
-    A task, or a method on it, that was run with one number of shots alone is left out.
-    """
-    with_shots = [group for group in groups if group.setting.shots is not None]
-    families = frame.group_by(with_shots, lambda group: group.setting._replace(shots=None))
-    several = [family for family in families.values() if len(family) > 1]
-    return [curves for curves in map(_shot_curves, several) if curves.tasks]
-
-
-def _shot_curves(family: Sequence[Frame]) -> Curves:
+def by_shots(section: str, group: Frame) -> Curves | None:
+    """Makes curves over the shots (the paper's Fig. 6) of tasks and methods with two numbers."""
     tasks: dict[str, dict[str, Points]] = {}
-    gained: dict[str, dict[int, Estimate]] = {}
-    for group in family:
-        shots = group.setting.shots or 0
-        for task, contexts in group.tasks.items():
-            if group.has_references:
-                gained.setdefault(task, {})[shots] = frame.gain(contexts, CORRECTED)
-            for method in filter(frame.is_over_shots, group.methods):
-                points = tasks.setdefault(task, {}).setdefault(method, {})
-                points[shots] = 100 * contexts.values(method)
-    lines: dict[str, dict[str, Points]] = {}
-    for task, by_method in tasks.items():
-        # One point alone is no line.
+    if "shots" not in group.varying:
+        return None
+    for task, contexts in group.tasks.items():
+        by_method: dict[str, Points] = {}
+        for (shots,), part in contexts.by("shots").items():
+            for method in filter(is_over_shots, part.methods):
+                by_method.setdefault(method, {})[int(shots)] = 100 * part.values(method)
         several = {method: points for method, points in by_method.items() if len(points) > 1}
-        lines |= {task: several} if several else {}
-    setting, most = family[0].setting, max(group.setting.shots or 0 for group in family)
-    slug = setting.slug.replace(f"-{setting.shots}shot", f"-0to{most}shots", 1)
-    heading = f"Shots: {setting._replace(shots=None)}"
-    note = notes(chain.from_iterable(group.records for group in family))
-    number = "Figure 6" * setting.has_own_labels
-    return Curves(slug, heading, "shots per class", lines, note, gains=gained, number=number)
+        tasks |= {task: several} if several else {}
+    is_paper = not any(name in group.varying for name in LABELS)
+    heading, number = f"Shots: {group.heading}", "Figure 6" * is_paper
+    curves = Curves(f"{section}-shots", heading, "shots", tasks, notes_of(group), number=number)
+    return curves if tasks else None
+
+
+def find_curves(section: str, group: Frame) -> Iterator[Curves]:
+    """Yields curves over probe sizes (the paper's Fig. 9) and over the rows of a stream."""
+    if tasks := _pool(group.records, "probe_size"):
+        heading, axis = f"Probe size: {group.heading}", "rows the bias is learned from"
+        note, number = notes_of(group), "Figure 9"
+        yield Curves(f"{section}-probe-size", heading, axis, tasks, note, number=number)
+    streamed, levels = list[Record](), dict[str, dict[str, float]]()
+    for record in group.records:
+        if any(result.over_stream for result in record.methods.values()):
+            streamed.append(record)
+    if streamed:
+        # Plain ICL, and BC on all rows at once.
+        for task, contexts in Frame(streamed).tasks.items():
+            of_task = filter(contexts.has, REFERENCES)
+            levels[task] = {name: float(100 * contexts.values(name).mean()) for name in of_task}
+        note, heading = notes_of(group, STREAM_NOTE), f"Rows seen: {group.heading}"
+        tasks, slug = _pool(streamed, "over_stream"), f"{section}-rows-seen"
+        yield Curves(slug, heading, "rows seen", tasks, note, levels, of_mean=True)
 
 
 def _pool(records: Iterable[Record], curve: str) -> dict[str, dict[str, Points]]:
-    """Pools the draws of all seeds: task -> method -> its points on a curve of `CURVES`."""
+    """Pools the draws of all contexts: task -> method -> its points on a curve of `CURVES`."""
     tasks: dict[str, dict[str, Points]] = {}
     for record in records:
         for method in sorted(record.methods):
@@ -101,43 +118,8 @@ def _pool(records: Iterable[Record], curve: str) -> dict[str, dict[str, Points]]
     return tasks
 
 
-def by_probe_size(groups: Sequence[Frame]) -> list[Curves]:
-    """Accuracy against how many unlabeled rows a method learns from (the paper's Fig. 9)."""
-    curves = []
-    for group in groups:
-        if tasks := _pool(group.records, "probe_size"):
-            slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
-            axis, note = "rows the bias is learned from", notes(group.records)
-            number = "Figure 9" * group.setting.has_own_labels
-            curves.append(Curves(slug, heading, axis, tasks, note, number=number))
-    return curves
-
-
-def by_rows_seen(groups: Sequence[Frame]) -> list[Curves]:
-    """Accuracy of rows as they come against how many have come.
-
-    Plain ICL and BC on all rows at once are levels.
-    """
-    curves = []
-    for group in groups:
-        levels: dict[str, dict[str, float]] = {}
-        streamed = list[Record]()
-        for record in group.records:
-            if any(result.over_stream for result in record.methods.values()):
-                streamed.append(record)
-        tasks = _pool(streamed, "over_stream")
-        for task, contexts in Frame(group.setting, streamed).tasks.items():
-            for method in filter(contexts.methods.__contains__, REFERENCES):
-                levels.setdefault(task, {})[method] = 100 * float(contexts.values(method).mean())
-        if tasks:
-            slug, heading = f"{group.setting.slug}-rows-seen", f"Rows seen: {group.setting}"
-            note = notes(group.records, STREAM_NOTE)
-            curves.append(Curves(slug, heading, "rows seen", tasks, note, levels, of_mean=True))
-    return curves
-
-
 def curve_cells(curves: Curves) -> Cells:
-    """Header, then one row for each task and number: mean ± sd in %; a level is one number."""
+    """Makes a row for each task and number: accuracy in %, mean ± sd; a level is one number."""
     level_names = dict.fromkeys(chain.from_iterable(curves.levels.values()))
     header = ["task", curves.axis, *curves.methods, *map("{}, all rows".format, level_names)]
     rows: Cells = [header]

@@ -1,14 +1,15 @@
-"""Makes the figures from results; each is drawn when it is asked for."""
+"""Makes the figures from results; each is drawn on demand."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice
 
-from batch_calibration.reporting import frame, items, prompts, two_labels
+from batch_calibration.reporting import curves, frame, items, two_labels
 from batch_calibration.reporting.figures import intervals, scores, studies
 from batch_calibration.reporting.figures.style import Drawn
 from batch_calibration.reporting.frame import Frame, task_accuracy
-from batch_calibration.reporting.items import ACROSS, Drawing, Results, setting_slug
+from batch_calibration.reporting.items import Drawing, Results, compared_by_size
+from batch_calibration.reporting.tables import shown_methods
 from batch_calibration.reporting.two_labels import Shifted, shift_scores
 
 BOUNDARY_TASKS = ("sst2", "qnli")
@@ -20,85 +21,88 @@ IMAGE_TASKS = ("svhn", "eurosat", "clevr")
 # The task whose distributions of scores are drawn: the paper's; else the first of two labels.
 SCORES_TASK = "qnli"
 METHOD_TASK = "sst2"  # the task that illustrates BC; likewise
-MAX_TASKS = 200  # of more tasks a page shows the gain of one method alone, for its size
+MAX_TASKS = 200  # of more tasks a page shows the gain of bc only, for its size
 MAX_PLANES = 13  # tasks whose planes a page shows: the paper's
+LEAST_LEVELS = 3  # levels of a factor that a box shows
 
 
-def of_methods(study: Results) -> Iterator[Drawing]:
-    """Gain of each method over ICL, task by task, setting by setting."""
-    for group in study.sections:
-        methods = list(filter(group.compared.__contains__, group.paper_methods))
-        # A page shows all methods, the paper's and ours.
-        page_methods = group.compared
-        if len(group.tasks) > MAX_TASKS:
-            page_methods = _bc_first(methods)[:1]
-        if methods:
-            draw = partial(intervals.draw_gains, group, methods)
-            draw_for_page = partial(_draw_page_gains, group, _bc_first(page_methods))
-            yield Drawing(*setting_slug(group, "differences"), draw, draw_for_page=draw_for_page)
-
-
-def _bc_first(methods: Sequence[str]) -> list[str]:
-    return sorted(methods, key=lambda method: method != frame.CORRECTED)
-
-
-def _draw_page_gains(group: Frame, methods: Sequence[str], texts: items.TextsOf) -> Drawn:
-    return intervals.draw_gains(group, methods)
-
-
-def figure_1(study: Results) -> Iterator[Drawing]:
-    """Average over the tasks of each method, a panel a model."""
-    panels = {}
-    for group in study.sizes:
-        methods = group.among(items.compared_by_size())
-        # All but icl itself have a gain over it.
-        if len(set(methods) & set(group.compared)) == len(methods) - 1:
-            means = {method: group.accuracy(method) for method in methods}
-            panels[f"{group.setting.model}, {len(group.tasks)} tasks"] = means
-    if panels:
-        heading = "Average over the tasks, 1-shot"
-        if len(panels) == 1:
-            heading = f"Average over the tasks: {study.sizes[0].setting}"
-        draw = partial(intervals.draw_estimates, panels, heading)
-        yield Drawing(ACROSS, "paper-averages", draw, "Figure 1")
-
-
-def figure_7(study: Results) -> Iterator[Drawing]:
-    """Zero-shot images before and after BC, a panel a task."""
-    for group in study.groups:
+def of_study(results: Results, section: str, group: Frame) -> Iterator[Drawing]:
+    """Yields the figures of a study: gains, robustness, curves, boundaries, strengths."""
+    board, is_main = group.board, results.main is not None and section == _section_of(results)
+    methods = [name for name in shown_methods(board) if name in board.compared]
+    if methods and len(group) > 1:
+        # A page with many tasks shows bc only.
+        of_page = methods if len(board.tasks) <= MAX_TASKS else [frame.CORRECTED]
+        draw, on_page = (
+            partial(intervals.draw_gains, board, names) for names in (methods, of_page)
+        )
+        yield Drawing(section, f"{section}-gains", draw, draw_for_page=lambda texts: on_page())
+    names = [name for name in group.varying if name not in ("task", "model")]
+    names = [name for name in names if len(group.levels(name)) >= LEAST_LEVELS]
+    if names and group.has_references:
+        draw = partial(studies.draw_robustness, group, names)
+        yield Drawing(section, f"{section}-robustness", draw, "Figure 8")
+    shots = curves.by_shots(section, group)
+    for curve in [*([shots] if shots else []), *curves.find_curves(section, group)]:
+        draw = partial(studies.draw_curves, curve)
+        yield Drawing(section, curve.slug, draw, curve.number)
+    yield from _boundaries(results, section, board, is_main=is_main)
+    if all(record.searched for record in board.records):
+        draw, number = partial(studies.draw_strength, board), "Figure 11" * is_main
+        yield Drawing(section, f"{section}-strength", draw, number)
+    tasks = list(filter(board.tasks.__contains__, IMAGE_TASKS if board.has_references else ()))
+    if tasks:
         panels = {}
-        for task in filter(group.tasks.__contains__, IMAGE_TASKS if group.has_references else ()):
-            estimates = {m: task_accuracy(group.tasks[task], m) for m in frame.REFERENCES}
+        for task in tasks:
+            estimates = {m: task_accuracy(board.tasks[task], m) for m in frame.REFERENCES}
             panels[frame.task_title(task)] = estimates
-        if panels:
-            heading = f"Zero-shot images: {group.setting}"
-            draw = partial(intervals.draw_estimates, panels, heading)
-            yield Drawing(*setting_slug(group, "image-gains"), draw, "Figure 7")
+        draw = partial(intervals.draw_estimates, panels, f"Zero-shot images: {board.heading}")
+        yield Drawing(section, f"{section}-image-gains", draw, "Figure 7", is_on_page=False)
 
 
-def figures_3_and_4(study: Results) -> Iterator[Drawing]:
-    """Distributions of scores before and after each bias is removed, and BC at work."""
-    group = study.main
+def _section_of(results: Results) -> str:
+    """Returns the study with the contexts of the main model."""
+    first = results.main.records[0] if results.main else None
+    return next(key for key, group in results.studies.items() if first in group.records)
+
+
+def of_paper(results: Results) -> Iterator[Drawing]:
+    """Yields the paper's figures of one model and of several sizes."""
+    group = results.main
     if group is None:
         return
-    setting = str(group.setting)
-    if contexts := _shifted_contexts(study, group, SCORES_TASK):
-        draw = partial(scores.draw_distributions, contexts[0], setting)
-        yield Drawing(*setting_slug(group, "distributions"), draw, "Figure 3")
-    if contexts := _shifted_contexts(study, group, METHOD_TASK):
-        # The two draws of demonstrations whose biases are farthest from one another.
+    section, panels = _section_of(results), {}
+    for one in results.sizes:
+        methods = one.among(compared_by_size())
+        # All but icl itself have a gain over it.
+        if len(set(methods) & set(one.compared)) == len(methods) - 1:
+            means = {method: one.accuracy(method) for method in methods}
+            panels[f"{one.levels('model')[0]}, {len(one.tasks)} tasks"] = means
+    if panels:
+        draw = partial(intervals.draw_estimates, panels, "Average over the tasks, 1-shot")
+        yield Drawing(section, "paper-averages", draw, "Figure 1", is_on_page=False)
+    if contexts := _shifted_contexts(results, group, SCORES_TASK):
+        draw = partial(scores.draw_distributions, contexts[0], group.heading)
+        yield Drawing(section, f"{section}-distributions", draw, "Figure 3")
+    if contexts := _shifted_contexts(results, group, METHOD_TASK):
+        # The two draws of demonstrations with the most different biases.
         order = sorted(contexts, key=lambda context: context.preference)
         ends = order[:1] if len(order) == 1 else [order[0], order[-1]]
-        draw = partial(scores.draw_correction, ends, setting)
-        yield Drawing(*setting_slug(group, "correction"), draw, "Figure 4")
+        draw = partial(scores.draw_correction, ends, group.heading)
+        yield Drawing(section, f"{section}-correction", draw, "Figure 4")
+    tasks = list(filter(group.tasks.__contains__, STRENGTH_TASKS))
+    if tasks and all(record.searched for record in group.records):
+        examples = Frame(list(chain.from_iterable(group.tasks[task].records for task in tasks)))
+        draw = partial(studies.draw_strength, examples)
+        yield Drawing(section, f"{section}-strength-examples", draw, "Figure 5", is_on_page=False)
 
 
-def _shifted_contexts(study: Results, group: Frame, preferred: str) -> list[Shifted]:
-    """The contexts of the preferred task, else of the first that has two labels."""
+def _shifted_contexts(results: Results, group: Frame, preferred: str) -> list[Shifted]:
+    """Returns the contexts of the preferred task, or of the first one with two labels."""
     for task in dict.fromkeys((preferred, *group.tasks)):
         contexts = []
         for record in group.tasks[task].records if task in group.tasks else ():
-            table = study.load(record)
+            table = results.load(record)
             shifted = shift_scores(record, table) if table else None
             contexts += [shifted] if shifted else []
         if contexts:
@@ -106,76 +110,38 @@ def _shifted_contexts(study: Results, group: Frame, preferred: str) -> list[Shif
     return []
 
 
-def of_boundaries(study: Results) -> Iterator[Drawing]:
-    """Where each method decides between two labels, setting by setting; all of the main one."""
-    for group in study.sections if study.boundary_tasks else ():
-        firsts = group.first_seeds().records
-        firsts.sort(key=lambda record: record.context.task not in BOUNDARY_TASKS)
-        # Lazily: a score table is read when it is needed, most never.
-        loaded = filter(None, map(study.load, firsts))
-        drawable = filter(two_labels.can_draw, loaded)
-        examples = list(islice(drawable, study.boundary_tasks))
-        if not examples:
-            continue
-        is_main, setting = group == study.main, str(group.setting)
-        draw, number = partial(scores.draw_boundaries, examples, setting), "Figure 2" * is_main
-        draw_for_page = partial(_draw_planes, study, group)
-        yield Drawing(*setting_slug(group, "boundaries"), draw, number, draw_for_page)
-        if is_main and study.all_boundaries:
-            of_two = [table for table in (*examples, *drawable) if len(table.label_names) == 2]
-            if len(of_two) > len(examples):
-                section, slug = setting_slug(group, "boundaries-all")
-                draw = partial(scores.draw_boundaries, of_two, setting)
-                yield Drawing(section, slug, draw, "Figure 10", is_on_page=False)
+def _boundaries(
+    results: Results, section: str, group: Frame, *, is_main: bool
+) -> Iterator[Drawing]:
+    """Yields the figure of decision boundaries, and of the main study one of all tasks."""
+    firsts = [task.records[0] for task in group.tasks.values()] if results.boundary_tasks else []
+    firsts.sort(key=lambda record: record.context.task not in BOUNDARY_TASKS)
+    # A score table is read only when it is needed.
+    drawable = filter(two_labels.can_draw, filter(None, map(results.load, firsts)))
+    examples = list(islice(drawable, results.boundary_tasks))
+    if not examples:
+        return
+    draw, number = partial(scores.draw_boundaries, examples, group.heading), "Figure 2" * is_main
+    draw_for_page = partial(_draw_planes, results, group)
+    yield Drawing(section, f"{section}-boundaries", draw, number, draw_for_page)
+    if is_main and results.all_boundaries:
+        of_two = [table for table in (*examples, *drawable) if len(table.label_names) == 2]
+        if len(of_two) > len(examples):
+            draw, slug = partial(scores.draw_boundaries, of_two, group.heading), "boundaries-all"
+            yield Drawing(section, f"{section}-{slug}", draw, "Figure 10", is_on_page=False)
 
 
-def _draw_planes(study: Results, group: Frame, texts: items.TextsOf) -> Drawn:
-    """The planes of the first tasks that can be drawn."""
-    loaded = map(study.load, group.first_seeds().records)
-    drawable = filter(two_labels.can_draw, filter(None, loaded))
+def _draw_planes(results: Results, group: Frame, texts: items.TextsOf) -> Drawn:
+    """Draws the planes of the first tasks that can be drawn."""
+    firsts = [task.records[0] for task in group.tasks.values()]
+    drawable = filter(two_labels.can_draw, filter(None, map(results.load, firsts)))
     pairs = [(table, texts(table)) for table in islice(drawable, MAX_PLANES)]
-    return scores.draw_planes(pairs, str(group.setting))
+    return scores.draw_planes(pairs, group.heading)
 
 
-def of_strength(study: Results) -> Iterator[Drawing]:
-    """Accuracy against the strength, setting by setting; of the main one two tasks apart."""
-    for group in study.sections:
-        if not all(record.searched for record in group.records):
-            continue
-        is_main = group == study.main
-        tasks = list(filter(group.tasks.__contains__, STRENGTH_TASKS))
-        if is_main and tasks:
-            records = [group.tasks[task].records for task in tasks]
-            examples = Frame(group.setting, list(chain.from_iterable(records)))
-            section, slug = setting_slug(group, "strength-examples")
-            draw = partial(studies.draw_strength, examples)
-            yield Drawing(section, slug, draw, "Figure 5", is_on_page=False)
-        draw, number = partial(studies.draw_strength, group), "Figure 11" if is_main else ""
-        yield Drawing(*setting_slug(group, "strength"), draw, number)
-
-
-def of_prompts(study: Results) -> Iterator[Drawing]:
-    """Each prompt of a study with icl and with bc, a panel a task."""
-    for slug, axes in prompts.by_study(study.axes).items():
-        yield Drawing(ACROSS, f"{slug}-prompts", partial(studies.draw_prompts, axes))
-
-
-def of_studies(study: Results) -> Iterator[Drawing]:
-    """Two choices of the prompt, one choice at a time, curves."""
-    for grid in study.grids:
-        yield Drawing(ACROSS, f"{grid.slug}-grid", partial(studies.draw_grid, grid))
-    for slug, axes in prompts.by_task(study.axes).items():
-        yield Drawing(ACROSS, f"{slug}-robustness", partial(studies.draw_boxes, axes), "Figure 8")
-    # Curves of the main setting's model have a number in the paper.
-    model = f"{study.main.setting.model}-".replace(" ", "-") if study.main else ""
-    for curve in study.curves:
-        draw, number = partial(studies.draw_curves, curve), curve.number
-        is_main = curve.slug.startswith(model)
-        yield Drawing(ACROSS, f"{curve.slug}-curve", draw, number if is_main else "")
-
-
-OF_PAPER = figure_1, figure_7, figures_3_and_4, of_boundaries, of_strength
-# What makes each figure of a study, in the order in which they are shown.
-FIGURES: tuple[Callable[[Results], Iterable[Drawing]], ...] = (
-    of_methods, of_prompts, *OF_PAPER, of_studies
-)  # fmt: skip
+def make_figures(results: Results) -> list[Drawing]:
+    """Makes every figure: study by study, then the paper's."""
+    drawings: list[Drawing] = []
+    for section, group in results.studies.items():
+        drawings += of_study(results, section, group)
+    return [*drawings, *of_paper(results)]

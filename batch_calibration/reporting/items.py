@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from batch_calibration.files import file_name
 from batch_calibration.methods import METHODS
-from batch_calibration.reporting import curves, prompts
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.frame import Frame, axis_name, by_setting, group_by
+from batch_calibration.reporting.frame import LABELS, UNCHANGED, Frame, split_studies
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record
@@ -17,101 +18,82 @@ from batch_calibration.studies import Record
 if TYPE_CHECKING:
     from batch_calibration.reporting.figures.style import Drawn
 
-ACROSS = "Across settings"  # the section of what varies from one setting to the next
+PROMPT = ("template", "verbalizer", "selection", "order", *LABELS)
+"""Options that change the prompt of a task."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """Results of which tables and figures are made."""
+    """Results from which tables and figures are made.
 
-    records: Sequence[Record]  # all of them
-    # The score table of a record, for the figures that need it; None where it is gone.
+    Attributes:
+        records: a record for each context.
+        load: record -> its score table, which some figures need; None if it is gone.
+        boundary_tasks: the largest number of tasks in the figure of boundaries.
+        models: names of models, the smallest first; other models follow by name.
+        all_boundaries: True to draw the boundaries of all tasks, too, which takes long.
+    """
+
+    records: Sequence[Record]
     load: Callable[[Record], ScoreTable | None] = lambda record: None
-    boundary_tasks: int = 2  # how many tasks the figure of boundaries shows, at most
-    # Names, smallest first, in the order of tables of several models; others come behind, by name.
+    boundary_tasks: int = 2
     models: tuple[str, ...] = ()
-    # Whether the figure of boundaries of all tasks, which takes longest, is drawn, too.
     all_boundaries: bool = False
 
-    # Tables, figures and the page walk the same studies: each is grouped once.
+    # Tables, figures and the page use the same studies.
     @cached_property
-    def groups(self) -> list[Frame]:
-        """The records by setting, without those of robustness studies; errors of `by_setting`."""
-        return by_setting(self.records)
-
-    @cached_property
-    def varies_prompts(self) -> bool:
-        """True if some records belong to a study of the prompt."""
-        return any(map(axis_name, self.records))
-
-    @cached_property
-    def sections(self) -> list[Frame]:
-        """Settings with a section of their own: all but those whose tasks a wider setting has.
-
-        Where shots alone differ they are points of a curve, and the curve shows them.
-        """
-
-        def is_widest(group: Frame) -> bool:
-            tasks, setting = group.tasks.keys(), group.setting._replace(shots=0)
-            rivals = [rival for rival in self.groups if rival.setting._replace(shots=0) == setting]
-            return not any(tasks < rival.tasks.keys() for rival in rivals)
-
-        return list(filter(is_widest, self.groups))
+    def studies(self) -> dict[str, Frame]:
+        """The studies by the beginning of their files' names; errors of `split_studies`."""
+        studies = dict[str, Frame]()
+        for frame in split_studies(self.records):
+            models = frame.levels("model")
+            name = file_name(models[0] if len(models) == 1 else f"{len(models)} models") or "scores"
+            # Studies of one model differ in their data.
+            while name in studies:
+                name = f"{name}-{len(studies) + 1}"
+            studies[name] = frame
+        return studies
 
     @cached_property
-    def axes(self) -> list[prompts.PromptStudy]:
-        """Studies in which one choice of the prompt varies, task by task."""
-        return prompts.find_axes(self.records) if self.varies_prompts else []
-
-    @cached_property
-    def grids(self) -> list[prompts.Grid]:
-        """Every two choices of the prompt that were varied together."""
-        return prompts.find_grids(self.records) if self.varies_prompts else []
-
-    @cached_property
-    def curves(self) -> list[curves.Curves]:
-        """Accuracy against a number: shots, rows that a bias is learned from, rows seen."""
-        by_size, by_rows = curves.by_probe_size(self.sections), curves.by_rows_seen(self.sections)
-        return [*curves.by_shots(self.groups), *by_size, *by_rows]
+    def own_prompts(self) -> Frame:
+        """The contexts of texts with the tasks' own prompts, as in the paper's main tables."""
+        kept = []
+        for record in self.records:
+            options = record.context.options
+            changed = [name for name in PROMPT if options.get(name, _own(name)) != _own(name)]
+            task = TASKS.get(record.context.task)
+            if not changed and not (task and task.is_image):
+                kept.append(record)
+        return Frame(kept)
 
     @cached_property
     def sizes(self) -> list[Frame]:
-        """Settings of text with one shot that differ in the model alone, smallest first."""
-        return next(iter(self.families(1)), [])
+        """The contexts with own prompts and one shot, by model, the smallest model first."""
+        return self.by_model("1")
 
-    def families(self, shots: int) -> list[list[Frame]]:
-        """Settings of text that differ in the model alone, those with the most tasks first."""
-        compared = []
-        for group in self.groups:
-            of_images = any(task in TASKS and TASKS[task].is_image for task in group.tasks)
-            is_compared = len(group.among(compared_by_size())) > 1 and group.setting.has_own_labels
-            if group.setting.shots == shots and not of_images and is_compared:
-                compared.append(group)
+    def by_model(self, shots: str) -> list[Frame]:
+        """Groups the contexts with own prompts and a number of shots by model."""
+        models = self.own_prompts.where(shots=shots).by("model") if self.own_prompts.records else {}
 
-        def rank(group: Frame) -> tuple[int, str]:
-            name, models = group.setting.model, self.models
-            return models.index(name) if name in models else len(models), name
+        def rank(name: str) -> tuple[int, str]:
+            return self.models.index(name) if name in self.models else len(self.models), name
 
-        by_setting = group_by(compared, lambda group: group.setting._replace(model="", variant=""))
-        families = [sorted(family, key=rank) for family in by_setting.values()]
-        return sorted(
-            families, key=lambda family: -len(family) * max(len(group.tasks) for group in family)
-        )
+        return [models[key] for key in sorted(models, key=lambda key: rank(key[0]))]
 
     @property
     def middle(self) -> list[Frame]:
-        """Of three sizes or more the one in the middle, of fewer none."""
+        """The model in the middle of three sizes or more; with fewer sizes, no model."""
         return self.sizes[1:-1][:1]
 
     @cached_property
     def main(self) -> Frame | None:
-        """Of these the one whose model has the most records: figures of one model show it."""
+        """The model of `sizes` with the most records, which the figures of one model show."""
         counts = Counter(record.context.model for record in self.records)
-        return max(self.sizes, key=lambda group: counts[group.setting.model], default=None)
+        return max(self.sizes, key=lambda one: counts[one.records[0].context.model], default=None)
 
 
 def compared_by_size() -> list[str]:
-    """The methods that the paper's tables of sizes compare: those that need no labels."""
+    """Returns the methods of the paper's tables of sizes, which need no labels."""
     methods = []
     for name, method in METHODS.items():
         if method.group == "paper" and not method.probe.labels and not method.in_order:
@@ -119,41 +101,64 @@ def compared_by_size() -> list[str]:
     return methods
 
 
-class Table(NamedTuple):
-    """One table."""
+def _own(name: str) -> str:
+    return UNCHANGED.get(name, "")
 
-    section: str  # the setting that it belongs to, or `ACROSS`
-    slug: str  # the file's name without its ending
-    heading: str  # what it shows
-    cells: Cells  # header and rows
-    note: str = ""  # a sentence below it
-    csv: Cells | None = None  # rows of its CSV file, None for no such file
-    shown: bool = True  # whether it is printed and in the report, or only written
-    unit: str = "accuracy in %"  # of its numbers
-    number: str = ""  # its number in the paper behind its kind; empty for what is not in it
+
+class Table(NamedTuple):
+    """A table; its files are CSV, Markdown and LaTeX.
+
+    Attributes:
+        section: the study that it belongs to, a key of `Results.studies`.
+        slug: the file's name without its ending.
+        heading: the title without the unit.
+        cells: header and rows.
+        note: a sentence below it.
+        unit: the unit of its numbers.
+        keys: the number of columns that identify a row; they stand in every part of a wide table.
+        number: its number in the paper behind its kind; empty for other tables.
+    """
+
+    section: str
+    slug: str
+    heading: str
+    cells: Cells
+    note: str = ""
+    unit: str = "accuracy in %"
+    keys: int = 1
+    number: str = ""
 
     @property
     def title(self) -> str:
-        """The heading, and the unit."""
+        """The heading and the unit."""
         return ", ".join(filter(None, (self.heading, self.unit)))
 
 
-# A score table -> the texts of its test rows by id, where they can be read.
+# A score table -> the texts of its test rows by id, if they can be read.
 TextsOf = Callable[[ScoreTable], Mapping[str, str]]
 
 
 class Drawing(NamedTuple):
-    """One figure, drawn when it is asked for."""
+    """A figure, drawn on demand.
 
-    section: str  # the setting that it belongs to, or `ACROSS`
-    slug: str  # the file's name without its ending
-    draw: "Callable[[], Drawn]"  # for files
-    number: str = ""  # its number in the paper behind its kind; empty for what is not in it
-    # For a page, where that is another view of the same numbers; None for the figure of files.
+    Attributes:
+        section: the study that it belongs to.
+        slug: the file's name without its ending.
+        draw: draws the figure of the files.
+        number: its number in the paper behind its kind; empty for other figures.
+        draw_for_page: draws the page's view of the same numbers; None for the figure of the files.
+        is_on_page: False if another figure on the page shows all of it.
+    """
+
+    section: str
+    slug: str
+    draw: "Callable[[], Drawn]"
+    number: str = ""
     draw_for_page: "Callable[[TextsOf], Drawn] | None" = None
-    is_on_page: bool = True  # whether no other figure shows all of it
+    is_on_page: bool = True
 
 
-def setting_slug(group: Frame, kind: str) -> tuple[str, str]:
-    """The section and the slug of a table or figure of one setting."""
-    return str(group.setting), f"{group.setting.slug}-{kind}"
+def notes_of(frame: Frame, *sentences: str) -> str:
+    """Joins sentences and the remarks of the records, each once."""
+    remarks = chain.from_iterable(record.notes for record in frame.records)
+    return " ".join(dict.fromkeys(filter(None, (*sentences, *remarks))))

@@ -2,31 +2,38 @@
 
 import base64
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.errors import escape_controls
 from batch_calibration.files import csv_text, file_name
-from batch_calibration.reporting import cells, palette, words
-from batch_calibration.reporting.frame import group_by
-from batch_calibration.reporting.items import ACROSS, Table
+from batch_calibration.reporting import cells, frame, palette, words
+from batch_calibration.reporting.cells import Cells
+from batch_calibration.reporting.frame import REFERENCES, Frame, factor_name
+from batch_calibration.reporting.items import Table
 from batch_calibration.reporting.palette import verdict_color
+from batch_calibration.reporting.tables import spread
+from batch_calibration.reporting.words import Card
 from batch_calibration.studies import Run
 
 if TYPE_CHECKING:
     from batch_calibration.reporting.figures.style import Drawn
 
 TITLE = "Label-bias correction"
-MAX_TABLES_OPEN = 4  # of more tables in a section the first alone stands open
 FOLDER = Path(__file__).parent
+FIRST_METHODS = ("icl", "cc", "dc", "pc", "bc")  # of the first screen, the paper's
+MOVES = "How far accuracy moves along one factor while the others are held (SD, points):"
 MAX_CONTEXTS_FULL = 100  # of more contexts none has reasons and a table of its own
-MIN_ROWS = 3  # of fewer rows a column that says the same in all of them stays
-MAX_BARS = 5  # labels of a card's picture; of more those whose shares are most off
+MAX_BARS = 5  # labels of a card's picture; of more those with the largest errors in their shares
+MAX_LETTERS = 24  # letters of a level beside a dot
+MAX_DOTS = 15  # levels of a factor in a card's picture; of more those with the largest changes
 MEANINGS = {
     "context": "All that decides the scores but the rows: model, template, label words, examples.",
     "label bias": "A model's preference for some labels whatever the input.",
@@ -42,21 +49,19 @@ NO_RUNS = (
 )
 
 
-class Card(NamedTuple):
-    """The first view: the contexts of one model and setting, and its name."""
-
-    heading: str
-    verdicts: Sequence[Verdict]
-    short: str = ""  # what tells it from other cards, where names of contexts do not
-
-
 class Section(NamedTuple):
-    """A heading, a paragraph or several (lines), tables, figures, and single contexts."""
+    """The details of a study.
+
+    Attributes:
+        heading: the title.
+        tables: tables; the first one is open.
+        figures: results of `figure_html`.
+        contexts: verdicts on single contexts.
+    """
 
     heading: str
-    paragraph: str
     tables: Sequence[Table] = ()
-    figures: Sequence[str] = ()  # of `figure_html`
+    figures: Sequence[str] = ()
     contexts: Sequence[Verdict] = ()
 
 
@@ -68,10 +73,18 @@ def make_page(
     notices: Sequence[str] = (),
     title: str = TITLE,
     date: str = "",
+    source: str = "",
 ) -> str:
-    """The page: notices, verdicts, contexts and their gains; details, folded; what was run.
+    """Makes the page: a card for each study, its contexts, folded details, and the runs.
 
-    Runs that are None are left out; the date is that of the scores.
+    Args:
+        sections: the details.
+        runs: runs of scoring; None leaves them out.
+        cards: the first screen.
+        notices: remarks on results that are missing or out of date; they follow the cards.
+        title: the title.
+        date: the date of the scores.
+        source: the file or folder of the scores, for commands.
     """
     contexts = list(chain.from_iterable(card.verdicts for card in cards))
     rows = sum(verdict.diagnosis.rows for verdict in contexts)
@@ -81,21 +94,18 @@ def make_page(
     subtitle = escape(", ".join(filter(None, (counts, date))))
     subtitle += ' (<a href="#words">what the words mean</a>)'
     lines = [f'<header><h1>{escape(title)}</h1><p class="note">{subtitle}</p></header>']
+    for card in cards:
+        heading = f"<h2>{escape(card.heading)}</h2>" if len(cards) > 1 else ""
+        lines.append(
+            f'<section class="card">{heading}{card_html(card, source, len(cards) == 1)}</section>'
+        )
     lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
-    if cards:
-        # Of several cards each is called by what tells it from the others.
-        shown = []
-        for card in cards:
-            heading = (card.short if len(cards) > 1 else "") or card.heading
-            shown.append(card_html(card._replace(heading=heading)))
-        lines.append(f'<div class="cards">{"".join(shown)}</div>')
-        lines.append(_contexts(cards))
     if sections:
         lines.append('<h2 id="details">Details</h2>')
     for number, section in enumerate(sections):
         lines.append(_section(section, f"s{number}"))
     if runs is not None:
-        lines.append(f'<section id="run"><h2>What was run</h2>{runs_html(runs)}</section>')
+        lines.append(_fold('class="section" id="run"', "<h3>Runs</h3>", runs_html(runs)))
     # The words that the page uses; of cosines it says that they have no nats.
     used, meanings = "\n".join(lines).replace("osines have no nats", ""), ""
     for word, meaning in MEANINGS.items():
@@ -116,46 +126,54 @@ def _fold(attributes: str, summary: str, content: str) -> str:
     return f"<details {attributes}><summary>{summary}</summary>\n{content}</details>"
 
 
-def card_html(card: Card) -> str:
-    """A card: three lines and a picture; folded, what is known, question by question."""
-    bias, effect, advice = map(escape, words.card_lines(card.verdicts))
-    # Commands are broken between words alone.
+def card_html(card: Card, source: str, *, is_only: bool) -> str:
+    """Formats a card: sentences, each answer's accuracy, a picture, the advice, and its facts."""
+    accuracy, *more, advice = map(escape, words.card_lines(card, source, is_only=is_only))
+    # Commands are broken only between words.
     pieces = advice.split("`")
     for place in range(1, len(pieces), 2):
         command = re.sub(r"\S+", r"<span>\g<0></span>", pieces[place])
         pieces[place] = f"<code>{command}</code>"
     pairs = []
-    for question, answer in words.facts(card.verdicts).items():
+    for question, answer in words.facts(card).items():
         pairs.append(f"<dt>{escape(question)}</dt><dd>{escape(answer)}</dd>")
-    answers = _fold('class="facts"', "How sure, how safe", f"<dl>{''.join(pairs)}</dl>")
+    facts = _fold('class="facts"', "How sure, how safe", f"<dl>{''.join(pairs)}</dl>")
+    answers, lines = words.answer_cells(card), "".join(map("<p>{}</p>".format, more))
+    table = f'<div class="answers">{_plain_table(answers)}</div>' if answers else ""
+    if len(card.frame) > 2 and (moves := spread(card.frame, card.frame.among(FIRST_METHODS))):
+        lines += f"<p>{MOVES}</p>" + f'<div class="answers">{_plain_table(moves)}</div>'
+    picture = _bars(card.verdicts) if len(card.verdicts) == 1 else _dots(card.frame)
     return (
-        f'<section class="card"><h2>{escape(card.heading)}</h2><div class="first"><div>'
-        f'<p class="verdict">{bias}</p><p class="verdict">{effect}</p><p>{"".join(pieces)}</p>'
-        f'</div><div class="picture">{_bars(card.verdicts)}{_strip(card.verdicts)}</div></div>'
-        f"{answers}</section>"
+        f'<p class="headline">{accuracy}</p><div class="first"><div>{table}{lines}'
+        f'<p class="do">{"".join(pieces)}</p>{facts}</div>{picture}</div>'
     )
 
 
+def _plain_table(rows: Cells) -> str:
+    """Formats a small table that is neither sorted nor saved."""
+    header, *body = rows
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(map(_row, body))}</tbody></table>"
+
+
 def _picture(kind: str, caption: str, colors: Mapping[str, str], content: str) -> str:
-    """A small figure of a card, with the meaning of its colors."""
+    """Formats a small figure of a card, with the meaning of its colors."""
     for name, color in colors.items():
         caption += f' <span><i style="background:{color}"></i>{escape(name)}</span>'
-    return f'<figure class="{kind}"><figcaption>{caption}</figcaption>{content}</figure>'
+    return f'<figure class="picture {kind}"><figcaption>{caption}</figcaption>{content}</figure>'
 
 
 def _bars(verdicts: Sequence[Verdict]) -> str:
-    """Shares of each label before, after and right; of several contexts those of its top label."""
-    found, methods = verdicts[0].diagnosis, {verdict.first_answer[0] for verdict in verdicts}
+    """Draws the shares of each label before, after and right, for one context."""
+    found, (method, after_shares) = verdicts[0].diagnosis, verdicts[0].first_answer
     right = () if found.classes is None else (found.classes,)
-    after_shares = verdicts[0].first_answer[1]
     rows = list(zip(found.label_names, found.predicted, after_shares, *right, strict=True))
-    if len(verdicts) > 1:
-        rows = [("most predicted label, mean over contexts", *words.most_predicted(verdicts))]
     more = len(rows) - MAX_BARS
     if more > 0:
         rows.sort(key=lambda row: -abs(row[1] - row[-1]))
-    after = f"after {methods.pop()}" if len(methods) == 1 else "after the correction"
-    colors = {"predicted": palette.color("icl"), after: palette.color("bc"), "right": "none"}
+    colors = {
+        "answered": palette.color("icl"), f"after {method}": palette.color("bc"), "right": "none"
+    }  # fmt: skip
     content = ""
     for name, *shares in rows[:MAX_BARS]:
         content += f"<p>{escape(name)}</p>"
@@ -168,72 +186,77 @@ def _bars(verdicts: Sequence[Verdict]) -> str:
     return _picture("shares", "Share of rows in %:", colors, content)
 
 
-def _strip(verdicts: Sequence[Verdict]) -> str:
-    """The measured gain of each of several contexts as a mark, losses in their own color."""
-    named = [(verdict.diagnosis.gain, verdict.name) for verdict in verdicts]
-    gains = sorted([(gain, name) for gain, name in named if gain], reverse=True)
-    if len(gains) < 2:
+def _dots(group: Frame) -> str:
+    """Draws accuracy before and after bc for each level of each factor, with the numbers."""
+    rows = list(_dot_rows(group))
+    if not rows:
         return ""
-    low, high = min(gains[-1][0].value, 0.0), max(gains[0][0].value, 0.001)
-    marks, counts = "", cells.count_signs(gain for gain, _ in gains)
-    for place, (gain, name) in enumerate(gains):
-        # A mark of no height would not be seen.
-        height = max(abs(gain.value), 0.02 * (high - low)) * (-1 if gain.value >= 0 else 1)
-        color = verdict_color(gain.beyond_noise)
-        marks += f'<path d="M{place + 0.5} 0v{height:.4f}" stroke="{color}">'
-        marks += f"<title>{escape(f'{name}: {gain.points}')}</title></path>"
-    colors = {}
-    for count, kind, sign in zip(counts, ("gain", "within noise", "lose"), (1, 0, -1), strict=True):
-        colors[f"{count:,} {kind}"] = verdict_color(sign)
-    caption = f"Gain of each context as recommended ({100 * low:+.1f} to {100 * high:+.1f} points):"
-    box = f"0 {-high:.4f} {len(gains)} {high - low:.4f}"
+    ends = list(chain.from_iterable((before, after) for _, _, before, after in rows))
+    low, high = 10 * np.floor(min(ends) / 10), 10 * np.ceil((max(ends) + 0.1) / 10)
+    width, left, right, line = 560, 170, 400, 20
+
+    def x(value: float) -> str:
+        return f"{left + (value - low) / (high - low) * (right - left):.1f}"
+
+    step, marks, y = 10 if high - low <= 50 else 20, "", 14
+    for heading, label, before, after in rows:
+        if heading:
+            y += 30
+            marks += f'<text x="0" y="{y}" class="factor">{escape(heading)}</text>'
+        y += line
+        color = palette.color("bc") if after >= before else verdict_color(-1)
+        gray = palette.color("icl")
+        shown = label if len(label) <= MAX_LETTERS else f"{label[: MAX_LETTERS - 1]}…"
+        marks += (
+            f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{escape(shown)}</text>'
+            f'<path d="M{x(before)} {y}H{x(after)}" stroke="{color}" stroke-width="2.5"/>'
+            f'<circle cx="{x(before)}" cy="{y}" r="4" fill="{gray}"/>'
+            f'<circle cx="{x(after)}" cy="{y}" r="5" fill="{color}"/>'
+            f'<text x="{right + 14}" y="{y + 4}">{before:.1f} → {after:.1f}</text>'
+            f'<text x="{width}" y="{y + 4}" text-anchor="end">{after - before:+.1f}</text>'
+        )
+    grid = ""
+    for tick in range(int(low), int(high) + 1, step):
+        grid += f'<path d="M{x(tick)} 18V{y + 8}" stroke="var(--grid)"/>'
+        grid += f'<text x="{x(tick)}" y="12" text-anchor="middle" class="tick">{tick}</text>'
+    label = "Accuracy in %, before and after Batch Calibration"
+    colors = {
+        "as the model answers": gray,
+        "with bc": palette.color("bc"),
+        "loss": verdict_color(-1),
+    }
+    if all(after >= before for _, _, before, after in rows):
+        del colors["loss"]
     content = (
-        f'<svg viewBox="{box}" preserveAspectRatio="none" role="img" aria-label="{caption}" '
-        f'stroke-width=".8">{marks}</svg>'
+        f'<svg viewBox="0 0 {width} {y + 12}" role="img" aria-label="{label}">{grid}{marks}</svg>'
     )
-    return _picture("strip", caption, colors, content)
+    return _picture("dots", "Accuracy in %:", colors, content)
 
 
-def _contexts(cards: Sequence[Card]) -> str:
-    """The contexts in one table, where there are several."""
-    contexts = list(chain.from_iterable(card.verdicts for card in cards))
-    if len({verdict.name for verdict in contexts}) < len(contexts):
-        # Settings have contexts of one name: each says its setting.
-        contexts = []
-        for card in cards:
-            setting = card.short or card.heading
-            for verdict in card.verdicts:
-                contexts.append(verdict._replace(name=f"{verdict.name}, {setting}"))
-    if len(contexts) == 1:
-        return ""
-    shared, contexts = _shorten(contexts)
-    are_cosines = {verdict.diagnosis.cosines for verdict in contexts}
-    rows = cells.verdict_cells(contexts)
-    rows, note = cells.with_unit(rows, cells.OVERVIEW_NOTE, are_cosines)
-    table = Table(ACROSS, "contexts", "Contexts, the largest effect first", rows, note, unit="")
-    said = f'<p class="note">All of {escape(shared)}.</p>' if shared else ""
-    head = f'<section id="overview"><h2>Contexts, the largest effect first</h2>{said}'
-    return f"{head}\n{table_html(table)}</section>"
-
-
-def _shorten(contexts: Sequence[Verdict]) -> tuple[str, list[Verdict]]:
-    """The parts that all names share, and the contexts by the other parts of their names."""
-    parts = [verdict.name.split(", ") for verdict in contexts]
-    shared = sorted(set(parts[0]).intersection(*parts), key=parts[0].index)
-    shortened = []
-    for verdict, own in zip(contexts, parts, strict=True):
-        name = ", ".join(part for part in own if part not in shared)
-        shortened.append(verdict._replace(name=name or verdict.name))
-    return ", ".join(shared), shortened
+def _dot_rows(group: Frame) -> Iterator[tuple[str, str, float, float]]:
+    """Yields heading or "", level, and mean accuracy in % before and after bc, factor by factor."""
+    for name in group.varying:
+        part = group.board if name == "task" else group.matched(name).frame
+        pairs = []
+        for (level,), of_level in part.by(name).items():
+            if of_level.has_references:
+                before, after = (100 * of_level.average(method) for method in REFERENCES)
+                pairs.append((frame.level_title(name, level), before, after))
+        kept = sorted(pairs, key=lambda pair: -abs(pair[2] - pair[1]))[:MAX_DOTS]
+        heading = factor_name(name)
+        if len(pairs) > MAX_DOTS:
+            heading += f": {MAX_DOTS} of {len(pairs)} with the largest changes"
+        for pair in filter(kept.__contains__, pairs):
+            yield heading, *pair
+            heading = ""
 
 
 def _section(section: Section, name: str) -> str:
-    """A section of the details, folded; in it tables and single contexts are folded, too."""
-    lines = list(map("<p>{}</p>".format, escape(section.paragraph).splitlines()))
+    """Formats the folded details of a study; tables and single contexts in it are folded, too."""
+    lines = list[str]()
     for i, table in enumerate(section.tables):
-        state = " open" if not i or len(section.tables) <= MAX_TABLES_OPEN else ""
         heading = f"<h4>{escape(table.title)}</h4>"
-        lines.append(_fold(f'id="{name}-t{i}"{state}', heading, table_html(table)))
+        lines.append(_fold(f'id="{name}-t{i}"{" open" * (not i)}', heading, table_html(table)))
     for i, figure in enumerate(section.figures):
         lines.append(f'<div id="{name}-f{i}">{figure}</div>')
     if section.contexts:
@@ -248,7 +271,7 @@ def _section(section: Section, name: str) -> str:
 
 
 def figure_html(slug: str, drawn: "Drawn") -> str:
-    """A figure with its heading, how to read it, its rows in a table, and a link to its numbers."""
+    """Formats a figure with its heading, note, rows in a table, and a link to its numbers."""
     from batch_calibration.reporting.figures.style import page_svg
 
     name = file_name(slug)
@@ -259,9 +282,8 @@ def figure_html(slug: str, drawn: "Drawn") -> str:
     if drawn.note:
         lines.append(f'<p class="note">{escape(drawn.note)}</p>')
     if drawn.rows:
-        table = Table(
-            ACROSS, f"{slug}-rows", f"{drawn.heading}: rows", list(drawn.rows), unit=drawn.unit
-        )
+        rows = list(drawn.rows)
+        table = Table("", f"{slug}-rows", f"{drawn.heading}: rows", rows, unit=drawn.unit)
         heading = f"Texts of {len(drawn.rows) - 1:,} rows"
         lines.append(_fold(f'class="texts" id="{name}-rows"', heading, table_html(table)))
     encoded = base64.b64encode(csv_text(drawn.cells).encode()).decode()
@@ -273,50 +295,36 @@ def figure_html(slug: str, drawn: "Drawn") -> str:
 
 
 def table_html(table: Table) -> str:
-    """Rows that can be sorted and filtered, sums and a note below; the page saves them as CSV.
-
-    A column that says the same in every row is said above; it is hidden, and saved with the rest.
-    """
+    """Formats rows that can be sorted, filtered and saved as CSV, with sums and a note below."""
     header, *rows = table.cells
     split = sum(not isinstance(row, cells.Sums) for row in rows)
-    hidden, said = set[int](), []
-    for place, name in enumerate(header[1:] if split >= MIN_ROWS else (), 1):
-        (first, *others), sums = [row[place] for row in rows[:split]], rows[split:]
-        if set(others) == {first} and not any(row[place] for row in sums):
-            hidden.add(place)
-            said += [f"{name} {first}"] if first else []
-    shared = f'<p class="note">In every row: {escape(", ".join(said))}.</p>\n' if said else ""
-    head = ""
-    for place, name in enumerate(header):
-        head += f'<th scope="col"{" hidden" * (place in hidden)}>{escape(name)}</th>'
-    lines = [_row(row, hidden) for row in rows]
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    lines = list(map(_row, rows))
     body, foot = ("\n".join(part) for part in (lines[:split], lines[split:]))
     footer = f"\n<tfoot>{foot}</tfoot>" if foot else ""
     note = f"<p>{escape(table.note)}</p>\n" if table.note else ""
     return (
-        f'{shared}<div class="table" role="region" tabindex="0" aria-label="{escape(table.title)}" '
+        f'<div class="table" role="region" tabindex="0" aria-label="{escape(table.title)}" '
         f'data-file="{file_name(table.slug)}"><table><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{body}</tbody>{footer}</table></div>\n{note}"
     )
 
 
-def _row(row: Sequence[str], hidden: Set[int]) -> str:
+def _row(row: Sequence[str]) -> str:
     html = f'<th scope="row">{_shown(row[0])}</th>'
-    for place, cell in enumerate(row[1:], 1):
-        html += f"<td{' hidden' * (place in hidden)}>{_shown(cell)}</td>"
-    return f"<tr>{html}</tr>"
+    return f"<tr>{html}{''.join(f'<td>{_shown(cell)}</td>' for cell in row[1:])}</tr>"
 
 
 def _shown(cell: str) -> str:
-    """A cell; what is the best is bold, an interval stands in an element of its own."""
+    """Formats a cell; the best is bold, and an interval has an element of its own."""
     number, interval, mark = map(escape, getattr(cell, "parts", ()) or (cell, "", ""))
     bold = f"<b>{number}</b>" if isinstance(cell, cells.Best) else number
     return f"{bold}<span> {interval}</span>{mark}" if interval else bold
 
 
 def runs_html(runs: Sequence[Run]) -> str:
-    """A line a run; runs that differ only in when they were and what they did, are one."""
-    groups = group_by(runs, lambda run: repr(replace(run, began="", rows=None, seconds=None)))
+    """Formats a line for each run; runs that differ in times and progress only are one."""
+    groups = frame.group_by(runs, lambda run: repr(replace(run, began="", rows=None, seconds=None)))
     lines = "\n".join(f"<li>{_run(group)}</li>" for group in groups.values())
     return f'<ol class="runs">{lines}</ol>' if runs else f"<p>{NO_RUNS}</p>"
 
@@ -346,22 +354,21 @@ def _run(runs: Sequence[Run]) -> str:
 
 
 def context_tables(verdict: Verdict) -> list[Table]:
-    """Two tables of a context: facts of each label, and how often its predictions are right."""
+    """Makes two tables of a context: facts of each label, and the share of right answers."""
     name, rows = verdict.name, cells.label_cells(verdict.diagnosis)
-    both = [Table(ACROSS, "labels", f"{name}: labels", rows, unit="shares in %")]
-    if verdict.diagnosis.before:  # None where no right label is known
+    both = [Table("", "labels", f"{name}: labels", rows, unit="shares in %")]
+    if verdict.diagnosis.before:  # None if no right label is known
         rows = cells.right_cells(verdict.diagnosis)
-        both.append(Table(ACROSS, "right", f"{name}: right answers", rows, unit="in %"))
+        both.append(Table("", "right", f"{name}: right answers", rows, unit="in %"))
     return both
 
 
 def context_html(context: Verdict, name: str, *, is_full: bool) -> str:
-    """The context's line, and its sentences, and with `is_full` reasons and a table of labels."""
+    """Formats a context's sentences, and with `is_full` the reasons and a table of labels."""
     sentences, table = context.diagnosis.sentences(), ""
     if is_full:
         sentences += context.advice.reason
         labels, *_ = context_tables(context)
         table = table_html(labels._replace(slug=f"{name}-labels"))
     content = f"<p>{escape(' '.join(sentences))}</p>\n{table}"
-    summary = f"{context.name}: {' '.join(words.card_lines([context])[:2])}"
-    return _fold(f'id="{name}" class="context"', escape(summary), content)
+    return _fold(f'id="{name}" class="context"', escape(context.name), content)

@@ -13,7 +13,8 @@ from batch_calibration.methods import METHODS, Evidence, fit
 from batch_calibration.methods.run import holds_cosines, pad_rows
 from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.frame import BASELINE, CORRECTED, context_title, is_over_shots
+from batch_calibration.reporting.curves import is_over_shots
+from batch_calibration.reporting.frame import BASELINE, CORRECTED, context_title
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import ContextInfo, Record
 

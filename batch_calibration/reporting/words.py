@@ -1,13 +1,15 @@
-"""Sentences about results: verdicts on contexts, a setting, a study."""
+"""Sentences about results: the first screen of a page, and the lines of the console."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from batch_calibration.diagnosis.advice import LEAVE, MANY_NAMES, Advice
 from batch_calibration.diagnosis.diagnosis import factor, preference_unit
 from batch_calibration.diagnosis.verdicts import (
+    BY_BC,
     IF_BALANCED,
     RECOMMENDED,
     Verdict,
@@ -16,67 +18,155 @@ from batch_calibration.diagnosis.verdicts import (
 )
 from batch_calibration.errors import call
 from batch_calibration.methods import METHODS
-from batch_calibration.metrics import Estimate, deviation, gain_of, over_tasks
-from batch_calibration.reporting import frame
-from batch_calibration.reporting.cells import MARK, count_signs, estimate_cell, gain_cell
-from batch_calibration.reporting.curves import Curves
-from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Frame, task_title
-from batch_calibration.reporting.items import Results
-from batch_calibration.reporting.prompts import PromptStudy, by_study, describe_study
+from batch_calibration.metrics import Estimate, gain_of, over_tasks
+from batch_calibration.reporting.cells import Best, Cells, count_signs, gain_cell
+from batch_calibration.reporting.frame import BASELINE, Frame
 
+ADVICE = "advice.json"
 LEAVE_THEM = "leave the scores as they are"
+ENSEMBLE = "ensemble"
+"""The method that gives each row one answer from all contexts."""
 TWO_DRAWS = "Two draws of demonstrations do not show how others vary."
 MAX_LISTED = 3
-"""Labels, contexts and tasks that a sentence about many names; of more it gives the number."""
-MAX_NAMES = 13
-"""Tasks of the paper; of more names than these a sentence gives the first `FIRST_NAMES`."""
-FIRST_NAMES = 5
-MIN_GAIN = 0.0005
-"""Smaller gains are +0.0 or -0.0 in print: neither won nor lost."""
+"""Maximum number of contexts that a sentence names; of more it gives the number."""
+FEWEST_KIN = 4  # contexts that differ in the seed only, among which one can be an outlier
+OUTLIER, OUTLIER_RANGES = 0.10, 3.0
+"""An outlier is 10 points and three ranges of its kin away from the nearest of them."""
+Gains = Callable[[Verdict], np.ndarray | None]
+
+
+class Card(NamedTuple):
+    """The contexts of a study, for the first screen of a page.
+
+    Attributes:
+        heading: the levels of the factors that the contexts share.
+        frame: the contexts.
+        verdicts: a verdict for each of them with known scores.
+    """
+
+    heading: str
+    frame: Frame
+    verdicts: Sequence[Verdict]
+
+    @property
+    def board(self) -> list[Verdict]:
+        """The verdicts on the contexts of the headline."""
+        ids = {record.id for record in self.frame.board.records}
+        return [verdict for verdict in self.verdicts if verdict.record in ids]
 
 
 def join_names(names: Iterable[str]) -> str:
-    """The names with commas, and `and` before the last."""
+    """Joins names with commas, and "and" before the last."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def card_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Three lines: the bias, accuracy before and after, and what to do, commands in backticks."""
-    return [_is_biased(verdicts), _effects(verdicts), _advice(verdicts)]
-
-
-def _is_biased(verdicts: Sequence[Verdict]) -> str:
-    before, _, *right = most_predicted(verdicts)
-    if len(verdicts) > 1:
-        count = sum(verdict.is_biased for verdict in verdicts)
-        answer = "yes" if count > len(verdicts) / 2 else "mostly not"
-        shares = f"the most predicted label: {_two_shares(before, *right)}"
-        return f"Biased: {answer}, {count:,} of {len(verdicts):,} contexts ({shares})."
-    found, place = verdicts[0].diagnosis, int(verdicts[0].diagnosis.preference.argmax())
-    if found.rows < 3:
-        return "Biased: too few rows to judge."
-    if not verdicts[0].is_biased:
-        return f"Biased: not beyond noise (most predicted: {_two_shares(before, *right)})."
-    shares = _two_shares(
-        found.predicted[place], *([] if found.classes is None else [found.classes[place]])
+def headline(card: Card) -> str:
+    """Describes accuracy before and after Batch Calibration over the contexts of a card."""
+    verdicts = card.board
+    gain, count = measured_gain(verdicts, BY_BC), len(verdicts)
+    over = f"{count:,} contexts" if count > 1 else f"{verdicts[0].diagnosis.rows:,} rows"
+    if gain is None:
+        return f"No right label is known for these {over}, so accuracy is not measured."
+    before = float(np.mean([*accuracy_of_tasks(verdicts).values()]))
+    if not changes(verdicts, BY_BC):
+        return (
+            f"With Batch Calibration (bc) accuracy stays {100 * before:.1f} % over {over}: no row "
+            "turns right or wrong."
+        )
+    sentence = (
+        f"With Batch Calibration (bc) accuracy goes from {100 * before:.1f} to "
+        f"{100 * (before + gain.value):.1f} % ({gain.points}) over {over}"
     )
-    return f"Biased: yes, towards {verdicts[0].preferred!r} ({shares})."
+    if count == 1:
+        return f"{sentence}{'' if gain.beyond_noise else ', within noise'}."
+    won, _, lost = count_signs(gains_of_contexts(verdicts, BY_BC))
+    gained = f"{won:,} {'gains' if won == 1 else 'gain'}"
+    losing = f"{lost:,} {'loses' if lost == 1 else 'lose'}"
+    few = Counter(verdict.task for verdict in verdicts if verdict.gains is not None)
+    return f"{sentence}; {losing} and {gained} beyond noise." + (
+        f" {TWO_DRAWS}" if few and max(few.values()) == 2 and _by_seed(card.frame) else ""
+    )
 
 
-def _two_shares(predicted: float, right: float | None = None) -> str:
-    """How often a label is predicted and right; a bias of mean scores may turn no prediction."""
-    shares = f"{100 * predicted:.0f} % predicted"
-    if right is None:
-        return shares
-    only = "; the bias is in the scores, not in what is predicted" * bool(predicted <= right)
-    return f"{shares}, {100 * right:.0f} % right{only}"
+def _by_seed(frame: Frame) -> bool:
+    return {*frame.varying} <= {"task", "seed"}
+
+
+def changes(verdicts: Sequence[Verdict], gains_of: Gains) -> bool:
+    """Checks whether an answer turns any row right or wrong."""
+    known = [gains for verdict in verdicts if (gains := gains_of(verdict)) is not None]
+    return any(gains.any() for gains in known)
+
+
+def gains_of_contexts(verdicts: Sequence[Verdict], gains_of: Gains) -> list[Estimate]:
+    """Estimates the gain of each context with right labels."""
+    known = [gains for verdict in verdicts if (gains := gains_of(verdict)) is not None]
+    return [gain_of(gains < 0, gains > 0) for gains in known]
+
+
+def answer_cells(card: Card) -> Cells:
+    """Makes a row for each answer: as the model answers, with bc, as advised, the ensemble."""
+    verdicts = card.board
+    if measured_gain(verdicts) is None:
+        return []
+    before = float(np.mean([*accuracy_of_tasks(verdicts).values()]))
+    rows: Cells = [["", "accuracy in %", "gain in points"]]
+    rows.append(["as the model answers (icl)", f"{100 * before:.1f}", ""])
+    answers: dict[str, Gains] = {"Batch Calibration (bc)": BY_BC}
+    for name, gains_of in answers_of(verdicts).items():
+        if name != LEAVE_IT:
+            answers[f"as advised: {name}"] = gains_of
+    for name, gains_of in answers.items():
+        gain = measured_gain(verdicts, gains_of)
+        if gain is not None:
+            cell = gain_cell(gain, is_changed=changes(verdicts, gains_of))
+            rows.append([name, f"{100 * (before + gain.value):.1f}", cell])
+    board = card.frame.board
+    if len(board) > 1 and ENSEMBLE in board.compared:
+        gain = over_tasks([*board.gains(ENSEMBLE).values()])
+        cell = gain_cell(gain, is_changed=board.changes(ENSEMBLE))
+        share = f"{100 * board.average(ENSEMBLE):.1f}"
+        rows.append(["one answer from all prompts (ensemble)", share, cell])
+    best = max(range(1, len(rows)), key=lambda place: float(rows[place][1]))
+    rows[best][1] = Best(rows[best][1])
+    return rows
+
+
+def bias_line(card: Card) -> str:
+    """Describes how often the most frequent answer is given, before and after, and is right."""
+    verdicts = card.verdicts
+    before, after, *right = most_predicted(verdicts)
+    found = verdicts[0].diagnosis
+    if len(verdicts) == 1 and found.rows < FEWEST_ROWS:
+        return "Too few rows to judge the bias."
+    corrected = (
+        "" if round(100 * after) == round(100 * before) else f", {_percent(after)} corrected"
+    )
+    is_right = f"; it is right for {_percent(right[0])}" if right else ""
+    if len(verdicts) == 1:
+        name = found.label_names[int(found.predicted.argmax())]
+        noise = "" if verdicts[0].is_biased else " No bias beyond noise."
+        said = f"The model answers {name!r} for {_percent(before)} of the rows"
+        return f"{said}{corrected}{is_right}.{noise}"
+    biased = sum(verdict.is_biased for verdict in verdicts)
+    return (
+        f"A context's most frequent answer is given for {_percent(before)} of the rows{corrected}"
+        f"{is_right} (means). {biased:,} of {len(verdicts):,} contexts prefer a label beyond noise."
+    )
+
+
+FEWEST_ROWS = 3
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def most_predicted(verdicts: Sequence[Verdict]) -> list[float]:
-    """Shares of the label that a context predicts most, means over contexts.
+    """Returns shares of the label that a context predicts most, means over contexts.
 
-    They are of its predictions before and after, and of right labels where some are known.
+    They are the shares of predictions before and after, and of right labels if some are known.
     """
     shares: list[list[float]] = [[], [], []]
     for verdict in verdicts:
@@ -88,36 +178,29 @@ def most_predicted(verdicts: Sequence[Verdict]) -> list[float]:
     return [float(np.mean(values)) for values in shares if values]
 
 
-def _effects(verdicts: Sequence[Verdict]) -> str:
-    if measured_gain(verdicts) is None:
-        expected, name = _expected(verdicts), [*_answers(verdicts)][-1]
-        if name == "leave it" or expected is None:
-            return "No gain is expected, and no right label is known."
-        return f"{name}: {expected.points} points expected; no right label is known."
-    texts = list[str]()
-    before = 100 * float(np.mean([*accuracy_of_tasks(verdicts).values()]))
-    for name, gains_of in _answers(verdicts).items():
-        effect = _effect(verdicts, gains_of)
-        # The accuracy before is said once.
-        effect = effect.removeprefix(f"{before:.1f} → ") if texts else effect
-        texts += [] if name == "leave it" else [f"{name}: {effect}"]
-    if not texts:
-        texts = [f"Accuracy: {before:.1f} %, as the scores are left"]
-    # Of two contexts of a task the interval shows nothing.
-    counts = Counter(verdict.task for verdict in verdicts if verdict.gains is not None)
-    few = f" {TWO_DRAWS}" if counts and min(counts.values()) == 2 else ""
-    return f"{'; '.join(texts)}.{few}"
+def advice_line(card: Card, source: str = "", *, is_only: bool = True) -> str:
+    """Returns the commands that follow the advice, in backticks.
 
+    An answer that changes no row, or that loses accuracy beyond noise, is not advised.
 
-def _advice(verdicts: Sequence[Verdict]) -> str:
-    """Returns the commands; an answer that loses accuracy beyond noise is not to be followed."""
-    source, actions = "scores" if len(verdicts) == 1 else "contexts", list[str]()
-    answers = [*_answers(verdicts).values()]
-    for gains_of in answers:
-        keys = [keys_of(_answer(verdict, gains_of)) for verdict in verdicts]
-        action = f"`{call('recommend', source, {})}`, which advises on each context"
-        if all(of_context == keys[0] for of_context in keys) and keys[0] is not None:
+    Args:
+        card: the contexts.
+        source: the file or folder of the scores, for the commands.
+        is_only: False if the file has contexts of other cards, which have advice of their own.
+    """
+    verdicts = card.verdicts
+    source = source or ("scores" if len(verdicts) == 1 else "contexts")
+    each = f"`{call('recommend', source, {'output': ADVICE})}`"
+    each += f" and `{call('calibrate', source, {'advice': ADVICE})}`: {{}}"
+    actions = list[str]()
+    for gains_of in answers_of(verdicts).values():
+        chosen = [_answer(verdict, gains_of) for verdict in verdicts]
+        keys = [keys_of(advice) for advice in chosen]
+        action = each.format(count_recommended(chosen))
+        if all(of_context == keys[0] for of_context in keys) and keys[0] is not None and is_only:
             action = f"`{call('calibrate', source, keys[0])}`" if keys[0] else LEAVE_THEM
+        if not any(_turns(verdict, gains_of) for verdict in verdicts):
+            action = f"{LEAVE_THEM}, as no answer changes" if keys[0] else LEAVE_THEM
         gain = measured_gain(verdicts, gains_of)
         if gain is not None and gain.beyond_noise < 0:
             action = f"{LEAVE_THEM}, as accuracy falls beyond noise"
@@ -125,6 +208,13 @@ def _advice(verdicts: Sequence[Verdict]) -> str:
     if len({*actions}) == 1:
         return f"Do: {actions[0]}."
     return f"Do: {actions[0]} if labels are about equally frequent; if not known, {actions[1]}."
+
+
+def _turns(verdict: Verdict, gains_of: Gains) -> bool:
+    """Checks whether an answer changes a prediction."""
+    if gains_of is IF_BALANCED and verdict.after_other is not None:
+        return bool((verdict.after_other != verdict.diagnosis.predicted).any())
+    return bool(len(verdict.diagnosis.changed))
 
 
 def keys_of(advice: Advice) -> dict[str, object] | None:
@@ -144,24 +234,39 @@ def keys_of(advice: Advice) -> dict[str, object] | None:
     return keys
 
 
-def _answer(verdict: Verdict, gains_of: Callable[[Verdict], np.ndarray | None]) -> Advice:
+def _answer(verdict: Verdict, gains_of: Gains) -> Advice:
     return verdict.advice.balanced if gains_of is IF_BALANCED else verdict.advice
 
 
-def _effect(verdicts: Sequence[Verdict], gains_of: Callable[[Verdict], np.ndarray | None]) -> str:
-    """Accuracy before and after and its measured gain."""
-    gain = measured_gain(verdicts, gains_of)
-    # Accuracies of tasks, each the mean over its contexts, as the gain is.
-    before = 100 * float(np.mean([*accuracy_of_tasks(verdicts).values()]))
-    known = [gains for verdict in verdicts if (gains := gains_of(verdict)) is not None]
-    if gain is None or not any(gains.any() for gains in known):
-        return f"{before:.1f} % as before (no row turns right or wrong)"
-    noise = "" if gain.beyond_noise else ", within noise"
-    return f"{before:.1f} → {before + 100 * gain.value:.1f} % ({gain.points}{noise})"
+def card_lines(card: Card, source: str = "", *, is_only: bool = True) -> list[str]:
+    """Returns the lines of a card: accuracy, bias, outliers, and advice as in `advice_line`."""
+    advice = advice_line(card, source, is_only=is_only)
+    lines = [headline(card), bias_line(card), outliers(card.frame), advice]
+    return [line for line in lines if line]
+
+
+def outliers(group: Frame) -> str:
+    """Describes contexts with an accuracy far from contexts that differ in the seed only."""
+    found = []
+    for part in group.by(*(name for name in group.varying if name != "seed")).values():
+        if len(part) < FEWEST_KIN or not part.has(BASELINE):
+            continue
+        values = part.values(BASELINE)
+        order = np.argsort(values)
+        for place, kin in ((order[0], values[order[1:]]), (order[-1], values[order[:-1]])):
+            away = float(np.abs(kin - values[place]).min())
+            if away > max(OUTLIER, OUTLIER_RANGES * float(np.ptp(kin))):
+                name = group.names[group.records.index(part.records[place])]
+                reach = " to ".join(f"{100 * end:.1f}" for end in (kin.min(), kin.max()))
+                least = f"{100 * values[place]:.1f} %, its other {len(kin)} draws {reach} %"
+                found.append(f"{name} ({least})")
+    more = len(found) - MAX_LISTED
+    listed = [*found[:MAX_LISTED], *([f"{more:,} more"] if more > 0 else [])]
+    return f"Far from their kin, without a correction: {join_names(listed)}." if found else ""
 
 
 def accuracy_of_tasks(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Task -> accuracy as it is, mean over its contexts."""
+    """Returns the accuracy before a correction by task, mean over its contexts."""
     by_task: dict[str, list[float]] = {}
     for verdict in verdicts:
         if before := verdict.diagnosis.before:
@@ -169,13 +274,26 @@ def accuracy_of_tasks(verdicts: Sequence[Verdict]) -> dict[str, float]:
     return {task: float(np.mean(accuracies)) for task, accuracies in by_task.items()}
 
 
-def facts(verdicts: Sequence[Verdict]) -> dict[str, str]:
-    """Question -> what is known of it, over contexts of one model and setting."""
+LEAVE_IT = "leave it"
+
+
+def answers_of(verdicts: Sequence[Verdict]) -> Mapping[str, Gains]:
+    """Maps the name of each answer to its gains; equal shares are first if there are two."""
+    names = {verdict.advice.short for verdict in verdicts}
+    name = names.pop() if len(names) == 1 else "each context's own"
+    if not any(verdict.advice.if_balanced for verdict in verdicts):
+        return {name: RECOMMENDED}
+    first = {verdict.advice.balanced.short for verdict in verdicts}
+    return {first.pop() if len(first) == 1 else "if balanced": IF_BALANCED, name: RECOMMENDED}
+
+
+def facts(card: Card) -> dict[str, str]:
+    """Maps questions about a card to their answers."""
+    verdicts = card.verdicts
     answers = {
         "Biased?": _bias(verdicts),
-        "Recommended": _recommended(verdicts),
+        "Advised": _recommended(verdicts),
         "Expected gain": _expected_sentence(verdicts),
-        "Measured gain": _measured(verdicts),
         "Safe?": _safety(verdicts),
         "Enough rows?": _rows(verdicts),
     }
@@ -183,32 +301,24 @@ def facts(verdicts: Sequence[Verdict]) -> dict[str, str]:
 
 
 def _bias(verdicts: Sequence[Verdict]) -> str:
-    if len(verdicts) == 1:
-        (verdict,) = verdicts
-        diagnosis = verdict.diagnosis
-        if diagnosis.rows < 3:
-            return "Too few rows to judge."
-        least = diagnosis.label_names[int(diagnosis.preference.argmin())]
-        answer = "Yes, towards" if verdict.is_biased else "Not beyond noise:"
-        return (
-            f"{answer} {verdict.preferred!r} over {least!r} by {diagnosis.size:.2f} ± "
-            f"{diagnosis.pair_error / diagnosis.unit:.2f} {', '.join(preference_unit(diagnosis))}."
-        )
-    biased = [verdict for verdict in verdicts if verdict.is_biased]
-    # NaN where the rows of cosines do not differ.
+    if verdicts[0].diagnosis.rows < FEWEST_ROWS:
+        return ""
+    # NaN if the rows of cosines do not differ.
     strongest = max(verdicts, key=lambda verdict: np.nan_to_num(verdict.diagnosis.size))
-    found = strongest.diagnosis
+    found, (unit, *more) = strongest.diagnosis, preference_unit(strongest.diagnosis)
+    by = f"{found.size:.2f} ± {found.pair_error / found.unit:.2f} {', '.join([unit, *more])}"
+    if len(verdicts) == 1:
+        least = found.label_names[int(found.preference.argmin())]
+        answer = "Yes, towards" if strongest.is_biased else "Not beyond noise:"
+        return f"{answer} {strongest.preferred!r} over {least!r} by {by}."
     alike = [v.diagnosis.size for v in verdicts if v.diagnosis.cosines == found.cosines]
     median = float(np.nanmedian(alike))
     means = "" if found.cosines else f" (a factor of {factor(median)})"
     counts = Counter(verdict.preferred for verdict in verdicts).most_common(MAX_LISTED)
     towards = join_names(f"{label!r} in {count:,}" for label, count in counts)
-    answer = "Yes" if len(biased) > len(verdicts) / 2 else "Mostly not"
     return (
-        f"{answer}: in {len(biased):,} of {len(verdicts):,} contexts by more than two standard "
-        f"errors; {median:.2f} {preference_unit(found)[0]} in the median{means}, at most "
-        f"{found.size:.2f} ± {found.pair_error / found.unit:.2f} ({strongest.name}). "
-        f"Towards {towards}."
+        f"By {median:.2f} {unit} in the median context{means}, at most {by} ({strongest.name}); "
+        f"towards {towards}."
     )
 
 
@@ -225,16 +335,12 @@ def count_recommended(advice: Iterable[Advice]) -> str:
     return "; ".join(f"{name} in {count:,}" for name, count in counts)
 
 
-def _expected(verdicts: Sequence[Verdict]) -> Estimate | None:
-    """The mean of what is expected of each context, and of the ends of their intervals."""
+def _expected_sentence(verdicts: Sequence[Verdict]) -> str:
+    """Describes the mean expected gain of the contexts, and of the ends of their intervals."""
     gains = [verdict.advice.expected.gain for verdict in verdicts]
     known = [gain for gain in gains if gain is not None]
-    return Estimate(*np.mean(known, axis=0).tolist()) if known else None
-
-
-def _expected_sentence(verdicts: Sequence[Verdict]) -> str:
-    expected = _expected(verdicts)
-    # Where all scores are left nothing is expected.
+    expected = Estimate(*np.mean(known, axis=0).tolist()) if known else None
+    # If all scores are left, no gain is expected.
     if expected is None or expected == Estimate(0.0, 0.0, 0.0):
         return ""
     average, first = "", verdicts[0].advice.expected
@@ -245,33 +351,12 @@ def _expected_sentence(verdicts: Sequence[Verdict]) -> str:
     return f"{expected.points} points{average}{risk} ({source})."
 
 
-def _measured(verdicts: Sequence[Verdict]) -> str:
-    """The gain of each answer, and over how many rows."""
-    if measured_gain(verdicts) is None:
-        return "No right label is known."
-    labeled = [verdict for verdict in verdicts if verdict.diagnosis.labeled]
-    rows = sum(verdict.diagnosis.labeled for verdict in labeled)
-    tasks = len({verdict.task for verdict in labeled})
-    over = f"; mean over {tasks:,} tasks" if tasks > 1 else ""
-    return f"{_effects(verdicts)} ({rows:,} labeled rows{over}; 95 % intervals.)"
-
-
-def _answers(verdicts: Sequence[Verdict]) -> dict[str, Callable[[Verdict], np.ndarray | None]]:
-    """Maps the name of each answer to its gains; equal shares are first if there are two."""
-    names = {verdict.advice.short for verdict in verdicts}
-    name = names.pop() if len(names) == 1 else "the recommendations"
-    if not any(verdict.advice.if_balanced for verdict in verdicts):
-        return {name: RECOMMENDED}
-    first = {verdict.advice.balanced.short for verdict in verdicts}
-    return {first.pop() if len(first) == 1 else "if balanced": IF_BALANCED, name: RECOMMENDED}
-
-
 def _safety(verdicts: Sequence[Verdict]) -> str:
-    """Yes or no: are there contexts that lose accuracy beyond noise, by each answer?"""
+    """Describes whether contexts lose accuracy beyond noise, for each answer."""
     if measured_gain(verdicts) is None:
         return "Not known without right labels."
     clauses, is_safe = [], True
-    for method, gains_of in _answers(verdicts).items():
+    for method, gains_of in answers_of(verdicts).items():
         judged = [(verdict.name, gains_of(verdict)) for verdict in verdicts]
         known = [(name, gains) for name, gains in judged if gains is not None]
         signs = [gain_of(gains < 0, gains > 0).beyond_noise for _, gains in known]
@@ -283,14 +368,14 @@ def _safety(verdicts: Sequence[Verdict]) -> str:
             continue
         named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_LISTED else ""
         clauses.append(
-            f"with {method}, {len(harmed) or 'none'} of {len(signs):,} contexts "
-            f"{'lose' if len(harmed) > 1 else 'loses'} accuracy beyond noise{named} and "
-            f"{signs.count(1):,} {'gains' if signs.count(1) == 1 else 'gain'}"
+            f"with {method}, {len(harmed) or 'no'} of {len(signs):,} contexts "
+            f"{'lose' if len(harmed) > 1 else 'loses'} accuracy beyond noise{named}"
         )
     return f"{'Yes' if is_safe else 'No'}: {'; '.join(clauses)}."
 
 
 def _rows(verdicts: Sequence[Verdict]) -> str:
+    """Describes whether the rows are enough for the bias and for the gain."""
     needed = [v.diagnosis.rows_needed for v in verdicts if v.diagnosis.rows_needed is not None]
     sentences = []
     if needed:
@@ -311,166 +396,4 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
         sentences.append(
             f"A gain of this size needs about {rounded:,.0f} labeled rows to exceed noise."
         )
-    else:
-        sentences.append("A gain this small would need more than a million labeled rows.")
     return " ".join(sentences)
-
-
-def setting_paragraph(group: Frame) -> str:
-    """ICL and BC, where BC gains and loses, what is not learned, and the spread."""
-    if not group.has_references:
-        return (
-            f"In this setting ({group.setting}), icl and bc were not both run, so there is nothing "
-            "to compare; calibrate with all methods."
-        )
-    tasks, by_task = list(group.tasks), group.gains(CORRECTED)
-    scope = f"{len(tasks)} tasks"
-    if len(tasks) <= MAX_LISTED:
-        scope = _list_names(list(map(task_title, tasks)))
-    number, interval, _ = estimate_cell(over_tasks(list(by_task.values()))).parts
-    over = "rows and seeds" if group.max_seeds > 1 else "rows alone"
-    seeds = min(len(task.records) for task in group.tasks.values())
-    draws = f" {TWO_DRAWS}" if seeds == 2 else ""
-    sentences = [
-        f"In this setting ({group.setting}), the uncalibrated scores are right on "
-        f"{_average(group, BASELINE, tasks)} % of the rows and Batch Calibration on "
-        f"{_average(group, CORRECTED, tasks)} %, on average over {scope}: {number} points "
-        f"{interval} (95 % interval over {over}; noise where it holds 0).{draws}",
-        _describe_gains(by_task),
-        _describe_not_learned(group),
-        _describe_spread(group),
-    ]
-    return " ".join(filter(None, sentences))
-
-
-def study_paragraphs(study: Results) -> dict[str, str]:
-    """A paragraph for each study of prompts and shots, by its figure's slug."""
-    paragraphs = {}
-    for slug, axes in by_study(study.axes).items():
-        paragraphs[f"{slug}-prompts"] = prompt_paragraph(axes)
-    for curve in study.curves:
-        paragraphs[f"{curve.slug}-curve"] = curve_paragraph(curve)
-    return {slug: paragraph for slug, paragraph in paragraphs.items() if paragraph}
-
-
-def _average(group: Frame, method: str, tasks: Sequence[str]) -> str:
-    return f"{100 * np.mean([group.tasks[task].values(method).mean() for task in tasks]):.1f}"
-
-
-def _describe_gains(gain_by_task: Mapping[str, Estimate]) -> str:
-    """On how many tasks BC gains, and on how many by more than noise; every task it loses on."""
-    order = sorted(gain_by_task, key=lambda task: gain_by_task[task].value)
-    won = [task for task in order if gain_by_task[task].value >= MIN_GAIN]
-    lost = [task for task in order if gain_by_task[task].value < -MIN_GAIN]
-
-    def points(task: str) -> str:
-        return f"{task_title(task)} ({100 * gain_by_task[task].value:+.1f})"
-
-    def noise(tasks: Sequence[str]) -> str:
-        count = sum(gain_by_task[task].beyond_noise != 0 for task in tasks)
-        if len(tasks) == 1:
-            return "by more than noise" if count else "by no more than noise"
-        return f"on {count or 'none'} of them by more than noise"
-
-    sentence = "BC gains"
-    if len(order) > 1:
-        sentence += f" on {len(won)} of {len(order)} tasks"
-    if won:
-        sentence += f", {noise(won)}, {'most ' * (len(won) > 1)}on {points(won[-1])}"
-    elif len(order) == 1:
-        sentence = "BC does not gain"
-    if not lost:
-        return f"{sentence}; it loses on none."
-    losses = f"{_list_names(list(map(points, lost)))}, {noise(lost)}"
-    return f"{sentence}; it loses on {losses}: calibration does not help everywhere."
-
-
-def _describe_not_learned(group: Frame) -> str:
-    """Tasks the model has not learned, and the averages without them."""
-    learned = frame.learned_tasks(group)
-    missing = [task_title(task) for task in group.tasks if task not in learned]
-    rule = (
-        f"the better of ICL and BC is less than {frame.LEARNED_MARGIN:.0f} points above chance, or "
-        "its interval holds chance or the most frequent label's share"
-    )
-    if not missing:
-        return ""
-    if not learned:
-        return f"No task is learned ({rule})."
-    return (
-        f"Not learned ({rule}): {_list_names(missing)}; over the other {len(learned)} ICL has "
-        f"{_average(group, BASELINE, learned)} % and BC {_average(group, CORRECTED, learned)} %."
-    )
-
-
-def _describe_spread(group: Frame) -> str:
-    """The spread over seeds, mean over the tasks."""
-    if min(len(task.records) for task in group.tasks.values()) < 2:
-        return ""
-    means = []
-    for method in REFERENCES:
-        deviations = [deviation(100 * task.values(method)) for task in group.tasks.values()]
-        means.append(float(np.mean(deviations)))
-    icl, bc = means
-    return (
-        f"From one draw of demonstrations to the next, accuracy moves by {icl:.1f} points (one "
-        f"standard deviation) without calibration and by {bc:.1f} with it."
-    )
-
-
-def _list_names(names: Sequence[str]) -> str:
-    """The names in a sentence; of many the first few."""
-    if len(names) > MAX_NAMES:
-        names = [*names[:FIRST_NAMES], f"{len(names) - FIRST_NAMES} others"]
-    return join_names(names)
-
-
-def prompt_paragraph(axes: Sequence[PromptStudy]) -> str:
-    """The choice that a study varies, and whether bc makes it matter less."""
-    prompts = join_names(dict.fromkeys(axis.count for axis in axes))
-    tasks = join_names(task_title(axis.task) for axis in axes)
-    gained = join_names(gain_cell(axis.gain) for axis in axes)
-    seeds = ", seeds" if any(axis.seeds != "1" for axis in axes) else ""
-    return (
-        f"{describe_study(axes)} ({prompts} on {tasks}, everything else is fixed: "
-        f"{axes[0].setting}){_matters(axes)}. On average over them bc gains {gained} points. In "
-        f"brackets 95 % intervals over prompts{seeds} and test rows, {MARK} where 0 is outside."
-    )
-
-
-def _matters(axes: Sequence[PromptStudy]) -> str:
-    """On which tasks the choice matters less with bc, on which more, and where that is noise."""
-    effects = {
-        -1: "it matters less after the correction",
-        1: "it matters more after the correction",
-        0: "the correction makes no difference beyond noise to how much it matters",
-    }
-    clauses = []
-    for sign, effect in effects.items():
-        tasks = [task_title(a.task) for a in axes if a.change and a.change.beyond_noise == sign]
-        clauses += [f"on {join_names(tasks)} {effect}"] if tasks else []
-    return f": {'; '.join(clauses)}" if clauses else ""
-
-
-def curve_paragraph(curves: Curves) -> str:
-    """Where along the curve bc is ahead of icl, and how sure that is."""
-    # Tasks where both methods have a line and their difference is known.
-    tasks = [task for task in curves.gains if {*REFERENCES} <= {*curves.tasks.get(task, ())}]
-    gained = []
-    for task in tasks:
-        for number, gain in curves.gains[task].items():
-            gained.append((gain.value, gain, task_title(task), number))
-    if not gained:
-        return ""
-    won, _, lost = count_signs(gain for _, gain, _, _ in gained)
-    (_, lowest, low_task, low_at), (_, highest, high_task, high_at) = min(gained), max(gained)
-    numbers = sorted({number for _, _, _, number in gained})
-    return (
-        f"{curves.heading} ({numbers[0]} to {numbers[-1]} {curves.axis} on "
-        f"{join_names(map(task_title, tasks))}, everything else is fixed): at {won or 'none'} of "
-        f"{len(gained)} points Batch Calibration (bc) gains beyond noise over the plain scores "
-        f"(icl), at {lost or 'none'} it loses; its gain goes from {gain_cell(lowest)} points "
-        f"({low_task} at {low_at}) to {gain_cell(highest)} ({high_task} at {high_at}). In brackets "
-        f"95 % intervals over draws of demonstrations and test rows, {MARK} where 0 is outside; "
-        "where there is one draw they are over rows alone."
-    )

@@ -1,11 +1,9 @@
-"""Every table, figure and the report of a study: made in order, written whole or not at all."""
+"""Writes every table, figure and the report of a study, each file whole or not at all."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -16,75 +14,63 @@ from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.files import csv_text, file_name, write_whole
 from batch_calibration.methods.options import counted_shares
 from batch_calibration.methods.run import holds_cosines
-from batch_calibration.reporting import frame, words
+from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import latex, markdown, show_cells
-from batch_calibration.reporting.items import ACROSS, Drawing, Results, Table, TextsOf
-from batch_calibration.reporting.page import Card, Section, context_tables, figure_html, make_page
-from batch_calibration.reporting.tables import TABLES
+from batch_calibration.reporting.frame import Frame
+from batch_calibration.reporting.items import Drawing, Results, Table, TextsOf
+from batch_calibration.reporting.page import Section, context_tables, figure_html, make_page
+from batch_calibration.reporting.tables import context_table, make_tables
+from batch_calibration.reporting.words import Card
 from batch_calibration.scores import BALANCED, TRAIN_LABELS, ScoreTable
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record, Run
 
-Artifact = TypeVar("Artifact", Table, Drawing)
-
-
-def make_tables(study: Results) -> list[Table]:
-    """Every table: section by section, and in each in the order of `TABLES`."""
-    return _in_sections(study, chain.from_iterable(make(study) for make in TABLES))
-
-
-def make_figures(study: Results) -> list[Drawing]:
-    """Every figure: section by section, and in each in the order of `drawings.FIGURES`.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-    """
-    from batch_calibration.reporting.drawings import FIGURES
-
-    return _in_sections(study, chain.from_iterable(find(study) for find in FIGURES))
-
-
-def _in_sections(study: Results, artifacts: Iterable[Artifact]) -> list[Artifact]:
-    order = [*(str(group.setting) for group in study.groups), ACROSS]
-    return sorted(artifacts, key=lambda artifact: order.index(artifact.section))
-
-
-def print_tables(tables: Iterable[Table]) -> None:
-    """Print tables, below each the sentences of its note that no table before it had."""
-    said = dict[str, None]()
-    for table in tables:
-        setting = "" if table.section == ACROSS else f": {table.section}"
-        sentences = dict.fromkeys(re.split(r"(?<=[.]) (?=\S)", table.note))
-        note = " ".join(sentence for sentence in sentences if sentence not in said)
-        said |= sentences
-        show_cells(f"{table.title}{setting}", table.cells, note)
-
-
-MAX_IN_TABLES = 3  # contexts of a card whose labels have tables; of more the overview says enough
+MAX_IN_TABLES = 3  # contexts of a study whose labels have tables
 WITHOUT_FIGURES = (
     "The figures need matplotlib, which is not installed: pip install 'batch-calibration[plots]'."
 )
 
 
-def write_tables(study: Results, folder: Path) -> list[Table]:
-    """Each table as Markdown and LaTeX, some as CSV."""
-    tables = make_tables(study)
+def make_figures(results: Results) -> list[Drawing]:
+    """Makes every figure, as in `drawings.make_figures`.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from batch_calibration.reporting import drawings
+
+    return drawings.make_figures(results)
+
+
+def print_tables(tables: Iterable[Table]) -> None:
+    """Prints tables; a sentence of a note is printed only below the first table that has it."""
+    printed = dict[str, None]()
+    for table in tables:
+        sentences = dict.fromkeys(re.split(r"(?<=[.]) (?=\S)", table.note))
+        note = " ".join(sentence for sentence in sentences if sentence not in printed)
+        printed |= sentences
+        show_cells(table.title, table.cells, note, table.keys)
+
+
+def write_tables(results: Results, folder: Path) -> list[Table]:
+    """Writes each table as CSV, Markdown and LaTeX."""
+    tables = make_tables(results)
     for table in tables:
         write_table(table, folder / file_name(table.slug))
     return tables
 
 
 def write_figures(
-    study: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
+    results: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
 ) -> None:
-    """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each file."""
-    for drawing in make_figures(study):
+    """Writes each figure as PNG and PDF, its numbers as CSV; calls `notify` with each file."""
+    for drawing in make_figures(results):
         for path in write_figure(drawing, folder / file_name(drawing.slug)):
             notify(path)
 
 
 def write_figure(drawing: Drawing, path: Path) -> list[Path]:
-    """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
+    """Writes a figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
     from batch_calibration.reporting.figures.style import save
 
     drawn = drawing.draw()
@@ -92,10 +78,10 @@ def write_figure(drawing: Drawing, path: Path) -> list[Path]:
 
 
 def write_table(table: Table, path: Path) -> list[Path]:
-    """A table as Markdown and LaTeX, and as CSV where it has one; `path` lacks the ending."""
-    files = [_write(path, "md", markdown(table.cells, table.note))]
-    files.append(_write(path, "tex", latex(table.cells, table.note)))
-    return files if table.csv is None else [*files, _write(path, "csv", csv_text(table.csv))]
+    """Writes a table as Markdown, LaTeX and CSV; `path` lacks the ending."""
+    texts = {"md": markdown(table.cells, table.note), "tex": latex(table.cells, table.note)}
+    texts["csv"] = csv_text(table.cells)
+    return [_write(path, ending, text) for ending, text in texts.items()]
 
 
 def _write(path: Path, ending: str, text: str) -> Path:
@@ -105,93 +91,102 @@ def _write(path: Path, ending: str, text: str) -> Path:
 
 
 def write_report(
-    study: Results,
+    results: Results,
     page: Path,
     missing: Sequence[str] = (),
-    cards: Sequence[Card] = (),
+    verdicts: Mapping[str, Verdict] | None = None,
     *,
     runs: Sequence[Run] | None = None,
     texts: TextsOf = lambda table: {},
-    contexts: bool = False,
     title: str = "",
     date: str = "",
+    source: str = "",
 ) -> tuple[list[Card], list[str]]:
-    """One HTML page: verdicts and contexts, every table, and every figure.
+    """Writes one HTML page: a card, the tables, the figures and the contexts of each study.
 
-    Without matplotlib it has words and tables alone, and says so.
+    Without matplotlib it has words and tables only, and a remark on that.
 
     Args:
-        study: what is shown.
+        results: the results.
         page: the file.
-        missing: sentences on what is not shown, or on what shown results are no longer true of.
-        cards: verdicts on contexts, by model and setting.
-        runs: what was run; None leaves that out.
-        texts: of a score table the texts of its test rows by id.
-        contexts: whether the settings' own contexts are judged, and each is said in words.
-        title: of the page; by default the study's models and tasks.
-        date: of the scores; by default that of the last run.
+        missing: sentences on results that are missing or out of date.
+        verdicts: id of a score table -> the verdict on its context; by default each loaded table
+            is judged.
+        runs: runs of scoring; None leaves them out.
+        texts: score table -> the texts of its test rows by id.
+        title: the title; by default the models and tasks.
+        date: the date of the scores; by default that of the last run.
+        source: the file or folder of the scores, for commands.
 
     Returns:
-        The cards, those of the settings too, and those sentences.
+        The cards, and the remarks.
     """
-    shown_tables = filter(attrgetter("shown"), make_tables(study))
-    shown = frame.group_by(shown_tables, attrgetter("section"))
+    if verdicts is None:
+        loaded = [(record, results.load(record)) for record in results.records]
+        verdicts = {record.id: judge_record(record, table) for record, table in loaded if table}
+    cards = make_cards(results, verdicts)
+    tables = frame.group_by(make_tables(results), lambda table: table.section)
     drawn: dict[str, list[str]] = {}
     try:
-        drawings = make_figures(study)
+        drawings = make_figures(results)
     except ImportError:
         drawings, missing = [], [*missing, WITHOUT_FIGURES]
     for drawing in drawings:
         if drawing.is_on_page:
             figure = drawing.draw_for_page(texts) if drawing.draw_for_page else drawing.draw()
             drawn.setdefault(drawing.section, []).append(figure_html(drawing.slug, figure))
-    sections, shown_cards = [], [*cards]
-    for card in cards:
+    sections = []
+    for name, card in cards.items():
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
-        tables = list(chain.from_iterable(map(context_tables, few)))
-        heading = f"{card.heading}: each context"
-        sections.append(Section(heading, "", tables, (), card.verdicts))
-    others = len(study.records) - sum(len(group.records) for group in study.sections)
-    if contexts and others:
-        missing = [
-            *missing,
-            f"{others:,} of {len(study.records):,} contexts are in the tables and figures of "
-            f"{ACROSS!r} only: their prompts or shots differ from the contexts judged here.",
-        ]
-    shorts = frame.name_differences([group.setting for group in study.sections])
-    for group, short in zip(study.sections, shorts, strict=True):
-        name, paragraph = str(group.setting), words.setting_paragraph(group)
-        loaded = ((record, study.load(record)) for record in group.records if contexts)
-        single = [judge_record(record, table) for record, table in loaded if table]
-        shown_cards += [Card(name, single, short)] if single else []
-        figures = drawn.get(name, ())
-        sections.append(Section(name, paragraph, shown.get(name, ()), figures, single))
-    studies = words.study_paragraphs(study).values()
-    if ACROSS in shown or ACROSS in drawn:
-        lines = "\n".join(["Accuracy as one setting varies and the others stay fixed.", *studies])
-        figures = drawn.get(ACROSS, ())
-        sections.append(Section(ACROSS, lines, shown.get(ACROSS, ()), figures))
+        shown = [*tables.get(name, ()), *chain.from_iterable(map(context_tables, few))]
+        if len(card.verdicts) > 1:
+            shown.insert(0, context_table(name, card))
+        sections.append(Section(card.heading, shown, drawn.get(name, ()), card.verdicts))
     last_run = max((run.began for run in runs or ()), default="")
-    models = [record.context.model for record in study.records]
-    tasks = [record.context.task for record in study.records]
-    title, date = title or name_page(models, tasks), date or last_run[:10]
-    html = make_page(sections, runs, cards=shown_cards, notices=missing, title=title, date=date)
+    title, date = title or name_page(results.records), date or last_run[:10]
+    shown_cards = [card for card in cards.values() if card.verdicts]
+    html = make_page(
+        sections, runs, cards=shown_cards, notices=missing, title=title, date=date, source=source
+    )
     write_whole(page, html.encode())
     return shown_cards, [*missing]
 
 
-def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
-    """The title of a page: whose bias it is, on what.
+def make_cards(results: Results, verdicts: Mapping[str, Verdict]) -> dict[str, Card]:
+    """Makes the card of each study; a context is called by the factors that vary in it."""
+    cards = {}
+    for section, group in results.studies.items():
+        own = []
+        for record, name in zip(group.records, group.names, strict=True):
+            if record.id in verdicts:
+                task = frame.factors_of(record)["task"]
+                own.append(verdicts[record.id]._replace(name=name, task=task))
+        cards[section] = Card(group.heading, group, own)
+    return cards
 
-    >>> name_page(["gpt2"], ["sst2"])
+
+def name_page(records: Sequence[Record]) -> str:
+    """Returns the title of a page: the models, the tasks, and the factors that vary.
+
+    >>> from batch_calibration.studies import ContextInfo
+    >>> def record(**facts):
+    ...     return Record(str(facts), ContextInfo(**facts), ("a", "b"), {"test": 1}, {})
+    >>> name_page([record(model="gpt2", task="sst2")])
     'Label bias of gpt2 on SST-2'
-    >>> name_page(["", "a"], ["sst2", "rte"]), name_page([""], ["mine"])
-    ('Label bias of 2 models on 2 tasks', 'Label bias on mine')
+    >>> name_page([record(task="mine", seed=seed) for seed in (0, 1)])
+    'Label bias on mine: 2 seeds'
     """
-    names, tasks = list(dict.fromkeys(models)), list(dict.fromkeys(tasks))
-    model = f"{len(names):,} models" if len(names) > 1 else "".join(names)
-    task = f"{len(tasks):,} tasks" if len(tasks) > 1 else frame.task_title("".join(tasks))
-    return f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
+    group = Frame(list(records))
+    names = [group.levels("model"), group.levels("task")] if records else [[""], [""]]
+    titles = [[*map(frame.task_title, of)] for of in names]
+    model, task = (f"{len(of):,} {kind}" if len(of) > 1 else "".join(of)
+                   for of, kind in zip(titles, ("models", "tasks"), strict=True))  # fmt: skip
+    varied = [part for part in group.scope.split(" × ") if part] if records else []
+    more = [part for part in varied if not part.endswith((" models", " tasks"))]
+    return (
+        f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
+        f"{': ' * bool(more)}{' × '.join(more)}"
+    )
 
 
 def judge_record(record: Record, table: ScoreTable) -> Verdict:
@@ -204,7 +199,6 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
     table = table._replace(
         blocks={**table.blocks, "test": table.blocks["test"]._replace(log_probs=scores)}
     )
-    name = frame.context_title(context.task, context.seed)
     known: Known | None = None
     task = TASKS.get(context.task)
     if any(found.options.get("target_prior") == "train" for found in record.methods.values()):
@@ -227,6 +221,7 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
         same_rows="ensemble" in record.methods, cosines=holds_cosines(table),
         is_labeled=bool((table.blocks["test"].labels >= 0).any()),
     )  # fmt: skip
+    name = frame.context_title(context.task, context.seed)
     verdict = judge_context(name, context.task, advice, table)
     # A study's scores are no losses, and flipped demonstrations turn the answers round.
-    return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
+    return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""), record=record.id)

@@ -150,6 +150,7 @@ class ContextInfo:
         blocks: block, except the test rows -> its settings that differ from the defaults.
         template: the prompt template.
         demonstrations: ids of the demonstrations' rows.
+        factors: column of a file -> its value, for the columns that split the file into contexts.
     """
 
     task: str = ""
@@ -165,6 +166,7 @@ class ContextInfo:
     blocks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     template: str = ""
     demonstrations: tuple[str, ...] = ()
+    factors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def every_option(self) -> dict[str, object]:
@@ -238,6 +240,12 @@ class Record:
     notes: tuple[str, ...] = ()
     scores: str = ""
     version: int = VERSION
+
+    @classmethod
+    def without_methods(cls, table: ScoreTable) -> Record:
+        """Returns a record without results, for instance of a table without right labels."""
+        rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
+        return cls(table.id, ContextInfo.from_table(table), tuple(table.label_names), rows, {})
 
     @property
     def labeled_rows(self) -> int:

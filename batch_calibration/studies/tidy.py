@@ -113,9 +113,10 @@ def _describe(record: Record) -> Row:
     # Integers skip `or None`, because 0 shots and seed 0 are values.
     row: Row = {}
     for name, field in vars(context).items():
-        if name not in ("options", "blocks"):
+        if name not in ("options", "blocks", "factors"):
             row[name] = field if isinstance(field, int) else field or None
     row |= prefixed("option", context.every_option) | prefixed("scorer", context.scorer.settings)
+    row |= prefixed("factor", context.factors)
     return row | {
         "id": record.id, "rows": record.labeled_rows, "floor": record.floor,
         "scorer": context.scorer.kind or None, "scorer_digest": context.scorer.digest or None,

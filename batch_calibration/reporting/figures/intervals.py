@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 
 from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.reporting import palette
-from batch_calibration.reporting.cells import estimate_cell, task_cell
+from batch_calibration.reporting.cells import estimate_cell
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.figures.style import ACCURACY, ASIDE, FAINT, INK, INTERVALS, Drawn
-from batch_calibration.reporting.frame import Frame
+from batch_calibration.reporting.frame import Frame, task_title
 from batch_calibration.reporting.palette import verdict_color
 
 STEP = 5.0  # the axes end at a multiple of so many points
@@ -90,7 +90,7 @@ def draw_gains(group: Frame, methods: Sequence[str]) -> Drawn:
 
     The gain of all these methods over icl is known.
     """
-    rows = list(map(task_cell, group.tasks.values()))
+    rows = list(map(task_title, group.tasks))
     rows += ["average"] if len(rows) > 1 else []
     panels = {}
     for method in methods:
@@ -99,7 +99,7 @@ def draw_gains(group: Frame, methods: Sequence[str]) -> Drawn:
         # Of one task there is no average: zip leaves it out.
         pairs = [(estimate, estimate.beyond_noise) for estimate in estimates]
         panels[method] = dict(zip(rows, pairs, strict=False))
-    heading = f"Gain over icl, task by task: {group.setting}"
+    heading = f"Gain over icl, task by task: {group.heading}"
     return draw_forest(panels, rows, "gain over icl (points)", heading, ("method", "task"))
 
 
