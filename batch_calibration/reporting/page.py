@@ -97,7 +97,7 @@ def make_page(
     for card in cards:
         heading = f"<h2>{escape(card.heading)}</h2>" if len(cards) > 1 else ""
         lines.append(
-            f'<section class="card">{heading}{card_html(card, source, len(cards) == 1)}</section>'
+            f'<section class="card">{heading}{card_html(card, source, is_only=len(cards) == 1)}</section>'
         )
     lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
     if sections:
