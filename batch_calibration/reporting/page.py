@@ -96,9 +96,8 @@ def make_page(
     lines = [f'<header><h1>{escape(title)}</h1><p class="note">{subtitle}</p></header>']
     for card in cards:
         heading = f"<h2>{escape(card.heading)}</h2>" if len(cards) > 1 else ""
-        lines.append(
-            f'<section class="card">{heading}{card_html(card, source, is_only=len(cards) == 1)}</section>'
-        )
+        content = card_html(card, source, is_only=len(cards) == 1)
+        lines.append(f'<section class="card">{heading}{content}</section>')
     lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
     if sections:
         lines.append('<h2 id="details">Details</h2>')
@@ -129,6 +128,7 @@ def _fold(attributes: str, summary: str, content: str) -> str:
 def card_html(card: Card, source: str, *, is_only: bool) -> str:
     """Formats a card: sentences, each answer's accuracy, a picture, the advice, and its facts."""
     accuracy, *more, advice = map(escape, words.card_lines(card, source, is_only=is_only))
+    accuracy = re.sub(r"(?<= to )[\d.]+ %", r"<b>\g<0></b>", accuracy, count=1)
     # Commands are broken only between words.
     pieces = advice.split("`")
     for place in range(1, len(pieces), 2):
