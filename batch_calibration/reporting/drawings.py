@@ -21,7 +21,7 @@ IMAGE_TASKS = ("svhn", "eurosat", "clevr")
 # The task whose distributions of scores are drawn: the paper's; else the first of two labels.
 SCORES_TASK = "qnli"
 METHOD_TASK = "sst2"  # the task that illustrates BC; likewise
-MAX_TASKS = 200  # of more tasks a page shows the gain of bc only, for its size
+MAX_TASKS = 60  # of more tasks a page shows the gain of bc only, for its size
 MAX_PLANES = 13  # tasks whose planes a page shows: the paper's
 LEAST_LEVELS = 3  # levels of a factor that a box shows
 

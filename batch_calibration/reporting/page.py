@@ -30,6 +30,7 @@ TITLE = "Label-bias correction"
 FOLDER = Path(__file__).parent
 FIRST_METHODS = ("icl", "cc", "dc", "pc", "bc")  # of the first screen, the paper's
 MOVES = "How far accuracy moves along one factor while the others are held (SD, points):"
+MAX_IN_TABLES = 3  # contexts of a study with tables of their labels among the others
 MAX_CONTEXTS_FULL = 100  # of more contexts none has reasons and a table of its own
 MAX_BARS = 5  # labels of a card's picture; of more those with the largest errors in their shares
 MAX_LETTERS = 24  # letters of a level beside a dot
@@ -262,8 +263,7 @@ def _section(section: Section, name: str) -> str:
     if section.contexts:
         count, contexts = len(section.contexts), []
         for i, context in enumerate(section.contexts):
-            is_full = count <= MAX_CONTEXTS_FULL
-            contexts.append(context_html(context, f"{name}-c{i}", is_full=is_full))
+            contexts.append(context_html(context, f"{name}-c{i}", count))
         heading = f"<h4>Each context in words ({count:,})</h4>"
         lines.append(_fold(f'id="{name}-contexts"', heading, "\n".join([*contexts, ""])))
     heading = f"<h3>{escape(section.heading)}</h3>"
@@ -363,11 +363,12 @@ def context_tables(verdict: Verdict) -> list[Table]:
     return both
 
 
-def context_html(context: Verdict, name: str, *, is_full: bool) -> str:
-    """Formats a context's sentences, and with `is_full` the reasons and a table of labels."""
+def context_html(context: Verdict, name: str, count: int) -> str:
+    """Formats a context's sentences; of `count` contexts, not too many have reasons and a table."""
     sentences, table = context.diagnosis.sentences(), ""
-    if is_full:
+    if count <= MAX_CONTEXTS_FULL:
         sentences += context.advice.reason
+    if MAX_IN_TABLES < count <= MAX_CONTEXTS_FULL:
         labels, *_ = context_tables(context)
         table = table_html(labels._replace(slug=f"{name}-labels"))
     content = f"<p>{escape(' '.join(sentences))}</p>\n{table}"

@@ -26,6 +26,7 @@ PROBABILITIES_NOTE = (
     "Lower is better; each row's scores go through a softmax over its labels. pc has densities, "
     "and so no NLL."
 )
+OF_ROW = "± is the standard deviation over the contexts of a row (n - 1)."
 SPREAD_NOTE = (
     "Standard deviation of accuracy along one factor while all others are held, in points, mean "
     "over their combinations. 'bc - icl' has a 95 % interval over levels and rows; below 0 the "
@@ -273,7 +274,7 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
     for name in group.varying:
         if name != "task" and len(group.levels(name)) <= MAX_LEVELS:
             matched, number = group.matched(name).frame, NUMBERS.get(name, "")
-            note = notes_of(matched, match_note(group, name))
+            note = notes_of(matched, match_note(group, name), OF_ROW)
             rows = by_factor(matched, name)
             heading = f"By {factor_name(name)}"
             yield table(f"by-{factor_name(name)}".replace(" ", "-"), heading, rows, note,

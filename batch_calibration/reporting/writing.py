@@ -18,14 +18,19 @@ from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import latex, markdown, show_cells
 from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.items import Drawing, Results, Table, TextsOf
-from batch_calibration.reporting.page import Section, context_tables, figure_html, make_page
+from batch_calibration.reporting.page import (
+    MAX_IN_TABLES,
+    Section,
+    context_tables,
+    figure_html,
+    make_page,
+)
 from batch_calibration.reporting.tables import context_table, make_tables
 from batch_calibration.reporting.words import Card
 from batch_calibration.scores import BALANCED, TRAIN_LABELS, ScoreTable
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record, Run
 
-MAX_IN_TABLES = 3  # contexts of a study whose labels have tables
 WITHOUT_FIGURES = (
     "The figures need matplotlib, which is not installed: pip install 'batch-calibration[plots]'."
 )
