@@ -103,6 +103,11 @@ class Frame:
             partition = tuple(places[level] for level in column)
             if len(places) > 1 and not is_told_apart and partition not in kept.values():
                 kept[name] = partition
+        # Several columns of a file that make up the task are shown in its place.
+        columns = [name for name in self.records[0].context.factors if name in kept]
+        joint = zip(*(kept[name] for name in columns if name != "task"), strict=True)
+        if len(columns) > 2 and len({*joint}) == len({*kept["task"]}):
+            del kept["task"]
         return sorted(kept, key=lambda name: (name in ASIDE, _rank(name)))
 
     def __len__(self) -> int:

@@ -81,8 +81,8 @@ def headline(card: Card) -> str:
     if count == 1:
         return f"{sentence}{'' if gain.beyond_noise else ', within noise'}."
     won, _, lost = count_signs(gains_of_contexts(verdicts, BY_BC))
-    gained = f"{won:,} {'gains' if won == 1 else 'gain'}"
-    losing = f"{lost:,} {'loses' if lost == 1 else 'lose'}"
+    losing = f"{lost or 'none'} {'loses' if lost < 2 else 'lose'}"
+    gained = f"{won or 'none'} {'gains' if won < 2 else 'gain'}"
     few = Counter(verdict.task for verdict in verdicts if verdict.gains is not None)
     return f"{sentence}; {losing} and {gained} beyond noise." + (
         f" {TWO_DRAWS}" if few and max(few.values()) == 2 and _by_seed(card.frame) else ""
