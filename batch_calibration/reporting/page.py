@@ -31,7 +31,8 @@ FOLDER = Path(__file__).parent
 FIRST_METHODS = ("icl", "cc", "dc", "pc", "bc")  # of the first screen, the paper's
 MOVES = "How far accuracy moves along one factor while the others are held (SD, points):"
 MAX_IN_TABLES = 3  # contexts of a study with tables of their labels among the others
-MAX_CONTEXTS_FULL = 100  # of more contexts none has reasons and a table of its own
+MAX_CONTEXTS_FULL = 20  # of more contexts none has its reasons and a table of its labels
+MAX_CONTEXTS = 200  # of more contexts none is described in words
 MAX_BARS = 5  # labels of a card's picture; of more those with the largest errors in their shares
 MAX_LETTERS = 24  # letters of a level beside a dot
 MAX_DOTS = 15  # levels of a factor in a card's picture; of more those with the largest changes
@@ -260,7 +261,7 @@ def _section(section: Section, name: str) -> str:
         lines.append(_fold(f'id="{name}-t{i}"{" open" * (not i)}', heading, table_html(table)))
     for i, figure in enumerate(section.figures):
         lines.append(f'<div id="{name}-f{i}">{figure}</div>')
-    if section.contexts:
+    if 0 < len(section.contexts) <= MAX_CONTEXTS:
         count, contexts = len(section.contexts), []
         for i, context in enumerate(section.contexts):
             contexts.append(context_html(context, f"{name}-c{i}", count))

@@ -20,7 +20,7 @@ from batch_calibration.studies import ContextInfo, Record
 
 # The two labels drawn of a task that has them among others, wherever they stand.
 OPPOSITE = "entailment", "contradiction"
-MAX_TEXTS = 100  # rows of a task whose texts a page has
+MAX_TEXTS = 20  # rows of a task whose texts a page has
 MAX_LETTERS = 240  # letters of a text that are shown
 TEXT_HEADER = ["row", "text", "right", "log p first", "log p second", "wrong in"]
 TICKS = 101  # points along each side of a panel at which a boundary is computed
