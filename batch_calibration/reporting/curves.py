@@ -73,7 +73,8 @@ def by_shots(section: str, group: Frame) -> Curves | None:
         return None
     for task, contexts in group.tasks.items():
         by_method: dict[str, Points] = {}
-        for (shots,), part in contexts.by("shots").items():
+        matched = contexts.matched("shots")
+        for (shots,), part in matched.frame.by("shots").items() if matched.is_fair else ():
             for method in filter(is_over_shots, part.methods):
                 by_method.setdefault(method, {})[int(shots)] = 100 * part.values(method)
         several = {method: points for method, points in by_method.items() if len(points) > 1}

@@ -40,8 +40,9 @@ def of_study(results: Results, section: str, group: Frame) -> Iterator[Drawing]:
     names = [name for name in group.varying if name not in ("task", "model")]
     names = [name for name in names if len(group.levels(name)) >= LEAST_LEVELS]
     if names and group.has_references:
-        draw = partial(studies.draw_robustness, group, names)
-        yield Drawing(section, f"{section}-robustness", draw, "Figure 8")
+        draw, number = partial(studies.draw_robustness, group, names), "Figure 8"
+        number *= any(name in items.PROMPT and name not in frame.LABELS for name in names)
+        yield Drawing(section, f"{section}-robustness", draw, number)
     shots = curves.by_shots(section, group)
     for curve in [*([shots] if shots else []), *curves.find_curves(section, group)]:
         draw = partial(studies.draw_curves, curve)

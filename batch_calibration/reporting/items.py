@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from batch_calibration.files import file_name
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.frame import LABELS, UNCHANGED, Frame, split_studies
+from batch_calibration.reporting.frame import LABELS, UNCHANGED, Frame, sort_records, split_studies
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record
@@ -64,7 +64,7 @@ class Results:
             task = TASKS.get(record.context.task)
             if not changed and not (task and task.is_image):
                 kept.append(record)
-        return Frame(kept)
+        return Frame(sort_records(kept))
 
     @cached_property
     def sizes(self) -> list[Frame]:

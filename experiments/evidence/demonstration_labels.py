@@ -10,12 +10,13 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from batch_calibration.errors import InputError
+from batch_calibration.files import csv_text, file_name, write_whole
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.reporting import frame, writing
 from batch_calibration.reporting.cells import MARK, Cells, gain_cell
 from batch_calibration.reporting.figures import style
-from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Setting, task_title
-from batch_calibration.reporting.items import ACROSS, Drawing, Table
+from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, task_title
+from batch_calibration.reporting.items import Drawing, Table
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring.embedded import suite
 from batch_calibration.studies import Record, Store, unpack
@@ -48,10 +49,15 @@ DIFFERENCES_NOTE = (
     "points, with 95 % intervals over the draws of demonstrations and the test rows; "
     f"{MARK} if the interval excludes 0."
 )
+LIKELIER = "-likelier"  # the end of the slug of tables by the more probable label
 LIKELIER_NOTE = (
     "A row is right if the answer is the more probable label of its text under the suite's "
     "grammar, instead of the label that was drawn for it. "
 )
+VARIED = ("task", "shots", "seed", "id", *frame.LABELS)
+"""Factors that vary in a study."""
+# Factors that a study holds fixed, and their levels: the model first, then by name.
+Fixed = tuple[tuple[str, str], ...]
 # Returns 1 for each row of a record that a method answers rightly, else 0, [n]; or None.
 Hits = Callable[[Record, str], np.ndarray | None]
 
@@ -68,14 +74,24 @@ class Point(NamedTuple):
 class Study(NamedTuple):
     """Right answers of one model under each condition."""
 
-    setting: Setting  # without its shots
+    fixed: Fixed
     labels: dict[str, int]  # task -> number of labels
     right: dict[Point, dict[int | None, np.ndarray]]  # by seed: 1 for each right row, else 0, [n]
 
     @property
     def heading(self) -> str:
         """The heading of the study's tables."""
-        return f"Demonstration labels: {self.setting}"
+        return f"Demonstration labels: {', '.join(self.words)}"
+
+    @property
+    def slug(self) -> str:
+        """The beginning of the names of the study's files."""
+        return file_name("-".join(self.words).replace(" ", "-"))
+
+    @property
+    def words(self) -> list[str]:
+        """The levels of the fixed factors: "mini", "split validation"."""
+        return [frame.word_of(name, level) for name, level in self.fixed]
 
     @property
     def conditions(self) -> list[str]:
@@ -116,11 +132,15 @@ def run(workdir: str | Path) -> None:
         )
     tables = list(chain.from_iterable(map(tables_of, studies)))
     judged = find_studies(records, right_by_likelier_label(store.table_of))
-    tables += [_table(study, "-likelier", f"{LIKELIER_NOTE}{NOTE}") for study in judged]
+    tables += [_table(study, LIKELIER, f"{LIKELIER_NOTE}{NOTE}") for study in judged]
     for table in tables:
         writing.write_table(table, folder / table.slug)
+    for study in judged:
+        # The CSV of the other table comes with its figure.
+        csv = csv_text(estimate_cells(study))
+        write_whole(folder / f"{study.slug}{LIKELIER}.csv", csv.encode())
     for study in studies:
-        drawing = Drawing(ACROSS, study.setting.slug, partial(draw, study))
+        drawing = Drawing("", study.slug, partial(draw, study))
         writing.write_figure(drawing, folder / drawing.slug)
     writing.print_tables(tables)
     print(f"these tables and their figures are in {folder}")
@@ -155,37 +175,33 @@ def right_by_likelier_label(load: Callable[[Record], ScoreTable | None]) -> Hits
 
 
 def find_studies(records: Iterable[Record], hits: Hits = right_by_data) -> list[Study]:
-    """Finds the studies among records, one for each setting.
+    """Finds the studies among records, one for each combination of fixed factors.
 
     Unchanged records are the condition `GOLD`. They count only for tasks, seeds and shots that
     have changed records, too, so that all means are over the same draws.
     """
     groups = frame.group_by(frame.sort_records(records), _fixed)
-    studies: dict[Setting, Study] = {}
-    for (setting, task), group in groups.items():
+    studies: dict[Fixed, Study] = {}
+    for (fixed, task), group in groups.items():
         others = [record for record in group if condition(record) not in (NONE, GOLD)]
         draws = {(record.context.shots, record.context.seed) for record in others}
         for record, method in product(group if draws else (), REFERENCES):
             shots, seed, name = record.context.shots, record.context.seed, condition(record)
             right = hits(record, method) if name == NONE or (shots, seed) in draws else None
             if right is not None:
-                study = studies.setdefault(setting, Study(setting, {}, {}))
+                study = studies.setdefault(fixed, Study(fixed, {}, {}))
                 study.labels[task] = len(record.label_names)
                 study.right.setdefault(Point(task, shots or 0, name, method), {})[seed] = right
     return list(studies.values())
 
 
-def _fixed(record: Record) -> tuple[Setting, str]:
-    """Returns the setting of a record without its shots and labels, and its task."""
-    context = record.context
-    options = sorted(context.options.keys() - {*frame.LABELS})
-    setting = Setting(
-        context.model, context.scorer.kind, None, context.split, context.limit, data=context.data,
-        # The digest separates scorers with equal names, such as two checkpoints.
-        variant=context.scorer.digest[:4],
-        options=tuple([f"{name} {context.options[name]}" for name in options]),
-    )  # fmt: skip
-    return setting, context.task
+def _fixed(record: Record) -> tuple[Fixed, str]:
+    """Returns the fixed factors of a record, and its task."""
+    factors, fixed = frame.factors_of(record), list[tuple[str, str]]()
+    for name in sorted(factors, key=lambda name: (name != "model", name)):
+        if name not in VARIED and (factors[name] or name == "model"):
+            fixed.append((name, factors[name]))
+    return tuple(fixed), factors["task"]
 
 
 def condition(record: Record) -> str:
@@ -198,16 +214,15 @@ def condition(record: Record) -> str:
 
 def tables_of(study: Study) -> list[Table]:
     """Makes the table of accuracies, with the verdict in its note, and the table of differences."""
-    slug, heading = f"{study.setting.slug}-differences", f"{study.heading}; differences"
+    slug, heading = f"{study.slug}-differences", f"{study.heading}; differences"
     rows = difference_cells(study)
-    differences = Table(ACROSS, slug, heading, rows, DIFFERENCES_NOTE, rows, unit="points")
+    differences = Table("", slug, heading, rows, DIFFERENCES_NOTE, unit="points", keys=2)
     return [_table(study, "", f"{verdict(study)} {NOTE}".strip()), differences]
 
 
 def _table(study: Study, truth: str, note: str) -> Table:
     heading = f"{study.heading}{truth and '; the more probable label is right'}"
-    rows, csv = condition_cells(study), estimate_cells(study)
-    return Table(ACROSS, f"{study.setting.slug}{truth}", heading, rows, note, csv)
+    return Table("", f"{study.slug}{truth}", heading, condition_cells(study), note, keys=3)
 
 
 def _estimates(study: Study) -> dict[tuple[str, int, str], dict[str, Estimate | None]]:

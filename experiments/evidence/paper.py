@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -11,10 +12,13 @@ from batch_calibration.reporting import writing
 from batch_calibration.reporting.cells import LATEX, markdown
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.reporting.items import Drawing, Results, Table
+from batch_calibration.reporting.tables import make_tables
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.scoring.tasks.base import LabelWords, Task, first_form
+from experiments.evidence.paper_tables import paper_tables
 
 MINI_DATA = "mini"  # data name of the embedded suite, which has other configs
+OF_ALL = ("Figure 1", "Figure 7")  # figures of several models, and of images
 LATEX_HEAD = r"""\documentclass{article}
 \usepackage[a3paper,landscape,margin=15mm]{geometry}
 \usepackage{amssymb,booktabs,graphicx}
@@ -76,8 +80,7 @@ def _lacks_second(study: Results) -> str:
 
 
 def _lacks_zero_shot(study: Results) -> str:
-    groups = [group.tasks for group in study.groups if group.setting.shots == 0]
-    zero_shot = set(chain.from_iterable(groups))
+    zero_shot = set(chain.from_iterable(group.tasks for group in study.by_model("0")))
     missing = [task for task in _main_tasks(study) if task in TASKS and task not in zero_shot]
     return f"{_titles(missing)} without demonstrations" if missing else ""
 
@@ -179,12 +182,24 @@ def _in_letters(word: str) -> str:
     return ", ".join(names)
 
 
+def _catalogue(study: Results) -> dict[str, list[Table | Drawing]]:
+    """Groups the tables and figures of all studies by their numbers in the paper."""
+    artifacts: list[Table | Drawing] = [*make_tables(study), *writing.make_figures(study)]
+    return group_by(artifacts, lambda artifact: artifact.number)
+
+
 def find_states(study: Results) -> list[ItemState]:
     """Finds the artifacts and the missing scores of each item."""
-    catalogued: list[Table | Drawing] = [*writing.make_tables(study), *writing.make_figures(study)]
-    catalogued.extend(prompt_tables())
-    by_number = group_by(catalogued, lambda artifact: artifact.number)
-    states = []
+    by_number, states = _catalogue(study), []
+    if study.main:
+        # Most items show one model, and those of one prompt its contexts with its own prompts.
+        model = study.main.records[0].context.model
+        of_model = [record for record in study.records if record.context.model == model]
+        for records in (of_model, study.main.records):
+            of_one = _catalogue(replace(study, records=records))
+            by_number |= {number: of_one[number] for number in of_one if number not in OF_ALL}
+    tables = [*paper_tables(study), *prompt_tables()]
+    by_number |= group_by(tables, lambda table: table.number)
     for item in ITEMS:
         artifacts = by_number.get(item.number, [])
         # An item without artifacts lacks all of its scores.
@@ -212,7 +227,7 @@ def write_item(state: ItemState, folder: Path) -> list[Path]:
 def write_paper(study: Results, workdir: Path) -> Iterator[str]:
     """Writes all items and the page (Markdown, LaTeX) into `paper`; yields a line for each item."""
     folder, files, states = workdir / "paper", {}, find_states(study)
-    data = study.main.setting.data if study.main else ""
+    data = study.main.records[0].context.data if study.main else ""
     for state in states:
         files[state.item] = write_item(state, folder)
         lines = [f"{state.item.number:<9}  {state.item.shows}"]

@@ -9,11 +9,11 @@ from pathlib import Path
 from batch_calibration.cli import studies
 from batch_calibration.cli.study_options import read_config, read_study
 from batch_calibration.reporting import writing
-from batch_calibration.reporting.curves import Points
+from batch_calibration.reporting.curves import Points, by_shots, curve_cells
 from batch_calibration.reporting.figures.studies import draw_curves
 from batch_calibration.reporting.figures.style import save
 from batch_calibration.reporting.frame import REFERENCES
-from batch_calibration.reporting.items import Results
+from batch_calibration.reporting.items import Results, Table
 from batch_calibration.settings import Settings
 from batch_calibration.studies import Store, calibrate_study, runs
 from experiments.evidence import rated_sentences
@@ -42,14 +42,15 @@ def run(workdir: Path, preset: str = "") -> Path:
     store, page = Store(workdir), workdir / "report.html"
     results = Results(store.records(), store.table_of)
     earlier_runs, broken = runs.read(workdir)
-    writing.write_report(results, page, broken, runs=earlier_runs, contexts=True)
-    for curve in results.curves:
-        lines = {task: before_and_after(points) for task, points in curve.tasks.items()}
-        drawn = draw_curves(curve._replace(tasks=lines, heading=HEADING))
-        save(drawn.figure, workdir / "figures" / "real")
-    of_shots = {curve.slug for curve in results.curves}
-    tables = writing.write_tables(results, workdir / "tables")
-    writing.print_tables(table for table in tables if table.slug in of_shots)
+    writing.write_report(results, page, broken, runs=earlier_runs)
+    writing.write_tables(results, workdir / "tables")
+    for section, group in results.studies.items():
+        if curve := by_shots(section, group):
+            lines = {task: before_and_after(points) for task, points in curve.tasks.items()}
+            drawn = draw_curves(curve._replace(tasks=lines, heading=HEADING))
+            save(drawn.figure, workdir / "figures" / "real")
+            rows = curve_cells(curve)
+            writing.print_tables([Table(section, curve.slug, curve.heading, rows, curve.note)])
     print(f"\nMeans over draws of demonstrations ± standard deviation.\nreport: {page}")
     return page
 

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 from batch_calibration.cli.study_options import read_config, read_study
 from batch_calibration.reporting import writing
-from batch_calibration.reporting.frame import by_setting
 from batch_calibration.reporting.items import Results
+from batch_calibration.reporting.tables import make_tables
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
 from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.embedded import CHECKPOINTS, label_words, suite
@@ -282,20 +282,18 @@ def test_the_figure_has_a_line_a_condition(tmp_path):
     figures.check(panels[0].figure)
 
 
-def test_contexts_with_other_labels_are_settings_of_their_own(tmp_path):
+def test_contexts_with_other_labels_differ_in_these_factors(tmp_path):
     store = study(Reader(), tmp_path)
     results = Results(store.records(), store.table_of)
-    settings = [frame.setting for frame in results.groups if frame.setting.shots == 1]
-    flip, new = "demonstration_labels flipped", "label_words held_out"
-    others = [("demonstration_labels random",), (flip,), ("label_words training",), (new,)]
-    kinds = {setting.options[:-1] for setting in settings}  # without the texts of dc
-    assert kinds == {(), *others, (flip, new)} and settings[0].has_own_labels
-    assert {len(frame.records) for frame in results.groups} == {1, 3}
-    views = writing.make_tables(results)
-    # The main setting, and the figures of the paper, are those of the task's own labels.
-    assert results.main.setting.has_own_labels
-    numbered = [artifact for artifact in views if artifact.number]
-    assert not [artifact for artifact in numbered if "label" in artifact.slug]
+    (group,) = results.studies.values()
+    contexts = group.where(shots="1").by("demonstration_labels", "label_words")
+    others = {("flipped", "own"), ("random", "own"), ("own", "training"), ("own", "held_out")}
+    assert set(contexts) == {("own", "own"), *others, ("flipped", "held_out")}
+    assert {len(part) for part in contexts.values()} == {3}
+    # The main contexts, and the figures of the paper, are those of the task's own labels.
+    assert {(r.context.shots, *r.context.options) for r in results.main.records} == {(1,)}
+    views = [*make_tables(results), *writing.make_figures(results)]
+    assert not [view for view in views if view.number in ("Table 7", "Figure 6", "Figure 8")]
     rows = store.records().rows()
     assert {row["option_label_words"] for row in rows} == {None, "training", "held_out"}
 
@@ -364,11 +362,11 @@ def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own
     assert reading.find_studies(usual) == []
     with_template = records("sst2", 240, 60, template="1")
     plain, second = reading.find_studies(usual + RANDOM + with_template)
-    assert plain.setting.options == () and second.setting.options == ("template 1",)
-    assert second.setting.slug.endswith("-template-1") and "template 1" in second.heading
-    # Tables of the usual setting have the usual records alone.
-    groups = by_setting(RANDOM + records("sst2", 270, 30)[3:] + usual)
-    assert [len(group.records) for group in groups] == [3, 3, 1]
+    assert "template" not in dict(plain.fixed) and dict(second.fixed)["template"] == "1"
+    assert second.slug.endswith("-template-1") and "template 1" in second.heading
+    # The main contexts are the usual ones alone.
+    main = Results(RANDOM + records("sst2", 270, 30)[3:] + usual).main
+    assert [record.context.options for record in main.records] == [{}] * 3
 
 
 def test_gold_is_of_the_seeds_and_shots_that_were_asked_otherwise_too():
