@@ -373,6 +373,19 @@ def _mean_over_contexts(frame: Frame, method: str, reference: str) -> Estimate:
     return over_tasks([over_rows(rows[None], added) for rows in contexts])
 
 
+def gains_of_rows(record: Record, method: str = CORRECTED) -> np.ndarray | None:
+    """Returns 1 for each labeled row that turns right, -1 for each that turns wrong, else 0, [n].
+
+    None if the answers of the method or of icl are not known.
+    """
+    results = [record.methods.get(name) for name in (method, BASELINE)]
+    known = [result.right for result in results if result and result.right]
+    if len(known) < len(results):
+        return None
+    after, before = (_answers(right, sum(record.classes)) for right in known)
+    return after - before
+
+
 def learned_tasks(frame: Frame) -> list[str]:
     """Finds the tasks on which the better of icl and bc is clearly above chance.
 
