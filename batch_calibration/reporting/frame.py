@@ -1,6 +1,6 @@
 """One frame of results: a context is a dict of factors, with one result for each method."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -383,7 +383,8 @@ def gains_of_rows(record: Record, method: str = CORRECTED) -> np.ndarray | None:
     if len(known) < len(results):
         return None
     after, before = (_answers(right, sum(record.classes)) for right in known)
-    return after - before
+    gains: np.ndarray = after - before
+    return gains
 
 
 def learned_tasks(frame: Frame) -> list[str]:
@@ -485,10 +486,3 @@ def task_title(task: str) -> str:
 def context_title(task: str, seed: int | None) -> str:
     """Returns the task and its seed, if it has one: "SST-2, seed 0"."""
     return ", ".join(filter(None, (task_title(task), "" if seed is None else f"seed {seed}")))
-
-
-def name_contexts(records: Sequence[Record]) -> Mapping[str, str]:
-    """Maps the id of each context to the levels of the factors in which the contexts differ."""
-    frame = Frame(list(records))
-    ids = [record.id for record in records]
-    return dict(zip(ids, frame.names, strict=True)) if records else {}
