@@ -219,6 +219,7 @@ def convert_files(args: Namespace) -> None:
 def report_files(args: Namespace) -> None:
     """Writes a page with each prompt's preference and all tables and figures."""
     from batch_calibration.reporting import writing
+    from batch_calibration.reporting.frame import gains_of_rows
     from batch_calibration.reporting.items import Results
 
     files, tables = _contexts(args)
@@ -234,7 +235,8 @@ def report_files(args: Namespace) -> None:
     records, verdicts = list[Record](), dict[str, Verdict]()
     for table, advice in zip(tables, _advise(tables, stated), strict=True):
         records.append(record_of.get(table.id) or Record.without_methods(table))
-        verdicts[table.id] = judge_context("", "", advice, table)
+        by_bc = gains_of_rows(records[-1])
+        verdicts[table.id] = judge_context("", "", advice, table, by_bc)
     by_id = {table.id: table for table in tables}
     results = Results(records, lambda record: by_id[record.id])
     # The page shows the date of the newest file.

@@ -76,7 +76,9 @@ def follow(table: ScoreTable, advice: Advice) -> np.ndarray:
     return np.asarray(correct_context(method, blocks, options=options).scores)
 
 
-def judge_context(name: str, task: str, advice: Advice, table: ScoreTable) -> Verdict:
+def judge_context(
+    name: str, task: str, advice: Advice, table: ScoreTable, by_bc: np.ndarray | None = None
+) -> Verdict:
     """Measures the effect of advice on a context.
 
     Args:
@@ -84,11 +86,13 @@ def judge_context(name: str, task: str, advice: Advice, table: ScoreTable) -> Ve
         task: the name of its task.
         advice: the advice for its scores.
         table: the scores of the context, with a block "test".
+        by_bc: the gains of BC, if they are known.
     """
     scores, labels, *_ = table.blocks["test"]
-    corrected, other = follow(table, advice), follow(table, advice.balanced)
+    corrected = other = follow(table, advice)
+    if advice.if_balanced:
+        other = follow(table, advice.balanced)
     diagnosis = diagnose_table(table, corrected, name_of(advice))
-    by_bc = follow_rows(scores, "bc", {})
     shares = np.bincount(other.argmax(axis=-1), minlength=len(table.label_names)) / len(scores)
     is_labeled = labels >= 0
     if not is_labeled.any():
@@ -99,8 +103,9 @@ def judge_context(name: str, task: str, advice: Advice, table: ScoreTable) -> Ve
         is_right, was_right = (of[is_labeled].argmax(axis=-1) == gold for of in (rows, scores))
         return np.asarray(is_right.astype(float) - was_right)
 
-    every = gains(corrected), gains(other), gains(by_bc)
-    return Verdict(name, task, advice, diagnosis, *every, shares, table.id)
+    by_bc = gains(follow_rows(scores, "bc", {})) if by_bc is None else by_bc
+    return Verdict(name, task, advice, diagnosis, gains(corrected), gains(other), by_bc, shares,
+                   table.id)  # fmt: skip
 
 
 def name_of(advice: Advice) -> str:

@@ -1,6 +1,6 @@
 """One frame of results: a context is a dict of factors, with one result for each method."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -373,6 +373,20 @@ def _mean_over_contexts(frame: Frame, method: str, reference: str) -> Estimate:
     return over_tasks([over_rows(rows[None], added) for rows in contexts])
 
 
+def gains_of_rows(record: Record, method: str = CORRECTED) -> np.ndarray | None:
+    """Returns 1 for each labeled row that turns right, -1 for each that turns wrong, else 0, [n].
+
+    None if the answers of the method or of icl are not known.
+    """
+    results = [record.methods.get(name) for name in (method, BASELINE)]
+    known = [result.right for result in results if result and result.right]
+    if len(known) < len(results):
+        return None
+    after, before = (_answers(right, sum(record.classes)) for right in known)
+    gains: np.ndarray = after - before
+    return gains
+
+
 def learned_tasks(frame: Frame) -> list[str]:
     """Finds the tasks on which the better of icl and bc is clearly above chance.
 
@@ -472,10 +486,3 @@ def task_title(task: str) -> str:
 def context_title(task: str, seed: int | None) -> str:
     """Returns the task and its seed, if it has one: "SST-2, seed 0"."""
     return ", ".join(filter(None, (task_title(task), "" if seed is None else f"seed {seed}")))
-
-
-def name_contexts(records: Sequence[Record]) -> Mapping[str, str]:
-    """Maps the id of each context to the levels of the factors in which the contexts differ."""
-    frame = Frame(list(records))
-    ids = [record.id for record in records]
-    return dict(zip(ids, frame.names, strict=True)) if records else {}

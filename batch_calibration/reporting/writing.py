@@ -227,6 +227,7 @@ def judge_record(record: Record, table: ScoreTable) -> Verdict:
         is_labeled=bool((table.blocks["test"].labels >= 0).any()),
     )  # fmt: skip
     name = frame.context_title(context.task, context.seed)
-    verdict = judge_context(name, context.task, advice, table)
+    by_bc = frame.gains_of_rows(record)
+    verdict = judge_context(name, context.task, advice, table, by_bc)
     # A study's scores are no losses, and flipped demonstrations turn the answers round.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""), record=record.id)
