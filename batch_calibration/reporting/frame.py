@@ -151,22 +151,29 @@ class Frame:
 
     def by(self, *names: str) -> "dict[tuple[str, ...], Frame]":
         """Groups the contexts by the levels of some factors."""
-        groups = dict[tuple[str, ...], list[Record]]()
-        for factors, record in zip(self.factors, self.records, strict=True):
-            groups.setdefault(tuple([factors.get(name, "") for name in names]), []).append(record)
+        groups = dict[tuple[str, ...], list[int]]()
+        for place, factors in enumerate(self.factors):
+            groups.setdefault(tuple([factors.get(name, "") for name in names]), []).append(place)
 
         def rank(levels: tuple[str, ...]) -> list[tuple[float, str]]:
             return [_rank_level(name, level) for name, level in zip(names, levels, strict=True)]
 
-        return {levels: Frame(groups[levels]) for levels in sorted(groups, key=rank)}
+        return {levels: self._select(groups[levels]) for levels in sorted(groups, key=rank)}
+
+    def _select(self, places: Sequence[int]) -> "Frame":
+        """Selects contexts by their places."""
+        part = Frame([self.records[place] for place in places])
+        # A level that is filled in stays, also if all contexts of the part lack the factor.
+        part.__dict__["factors"] = [self.factors[place] for place in places]
+        return part
 
     def where(self, **levels: str) -> "Frame":
         """Selects the contexts with these levels; a factor that no context has matches ""."""
         kept = []
-        for factors, record in zip(self.factors, self.records, strict=True):
+        for place, factors in enumerate(self.factors):
             if all(factors.get(name, "") == level for name, level in levels.items()):
-                kept.append(record)
-        return Frame(kept)
+                kept.append(place)
+        return self._select(kept)
 
     def matched(self, name: str) -> "Matched":
         """Selects the contexts that differ in one factor only, for a fair comparison of its levels.
