@@ -370,7 +370,8 @@ def _mean_over_contexts(frame: Frame, method: str, reference: str) -> Estimate:
         contexts = [after - before for after, before in pairs]
     if len(set(map(len, contexts))) == 1:
         by_seed = [part.records for part in frame.by("seed").values()]
-        if reference and len(by_seed) > 1 and len({*map(len, by_seed)} - {1}) == 1:
+        counts = {*map(len, by_seed)}
+        if reference and len(by_seed) > 1 and len(counts) == 1 and counts != {1}:
             # Prompts share the draws of the seeds, whose error does not shrink with more prompts.
             places = {id(record): place for place, record in enumerate(frame.records)}
             order = [list(map(places.__getitem__, map(id, records))) for records in by_seed]

@@ -13,15 +13,17 @@ from making import make_record
 
 from batch_calibration import calibrate
 from batch_calibration.methods import METHODS
-from batch_calibration.reporting import prompts, tables, two_labels, writing
+from batch_calibration.reporting import two_labels, writing
 from batch_calibration.reporting.cells import Best, NumberCell, Second, latex, markdown
 from batch_calibration.reporting.figures import style
-from batch_calibration.reporting.frame import Frame, Setting, by_setting
+from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.items import Results
+from batch_calibration.reporting.tables import make_tables
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 from batch_calibration.studies import Store, calibrate_store
 from experiments.evidence import paper
+from experiments.evidence import paper_tables as tables
 
 TEXT = ("sst2", "qnli", "qqp", "cb", "rte")
 DRAWN = ("svhn", "eurosat", "clevr")
@@ -99,7 +101,9 @@ def test_every_item_is_drawn_and_says_where(page):
         (entry,) = [entry for entry in entries if entry.startswith(f"{item.number} ")]
         assert f"{name}.{endings[0]}" in entry
     stems = {name.split(".")[0] for name in files}
-    assert stems == {item.number.lower().replace(" ", "-") for item in paper.ITEMS} | {"paper"}
+    # Templates and verbalizers are two tables.
+    more = {"table-7-2", "paper"}
+    assert stems == {item.number.lower().replace(" ", "-") for item in paper.ITEMS} | more
     assert "needs MNLI, MRPC" in next(entry for entry in entries if entry.startswith("Table 4 "))
     assert entries[-1].startswith("19 of 22 are complete")
 
@@ -179,14 +183,14 @@ def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
 
 
 def test_methods_are_described_from_their_table():
-    (group,) = by_setting([make_record("sst2", {"icl": 0.5})])
+    group = Frame([make_record("sst2", {"icl": 0.5})])
     header, *rows = tables.method_cells(group)
     described = [name for name in METHODS if name in tables.FORMULAS]
     assert [row[0] for row in rows] == described and {"cc", "dc", "pc", "bc"} <= set(described)
     passes = {row[0]: row[header.index("forward passes")] for row in rows}
     assert passes["cc"] == "3 + 1" and passes["dc"] == "20 + 1" and passes["bc"] == "1"
     asked = make_record("sst2", {"icl": 0.5})
-    (few,) = by_setting([dataclasses.replace(asked, rows={"test": 277, "cc": 3, "dc": 10})])
+    few = Frame([dataclasses.replace(asked, rows={"test": 277, "cc": 3, "dc": 10})])
     assert [row[2] for row in tables.method_cells(few) if row[0] == "dc"] == ["10 + 1"]
     decides = {row[0]: row[-1] for row in rows}
     assert decides["cc"] == "p0 = c p1" and decides["dc"] == decides["bc"] == "s0 = s1 + c"
@@ -194,7 +198,7 @@ def test_methods_are_described_from_their_table():
 
 def test_gains_stand_by_the_kind_of_task():
     both = {"sst2": {"icl": 0.5, "bc": 0.7}, "rte": {"icl": 0.6, "bc": 0.5}}
-    (group,) = by_setting(sized("m", **both))
+    group = Frame(sized("m", **both))
     header, *bodies = tables.method_cells(group)
     assert header[-2:] == ["gain, one text", "gain, several texts"]
     bc = next(row for row in bodies if row[0] == "bc")
@@ -202,8 +206,8 @@ def test_gains_stand_by_the_kind_of_task():
     assert next(row for row in bodies if row[0] == "cc")[-2:] == ["-", "-"]
 
 
-def sized(model, shots=1, **accuracy):
-    context = {"shots": shots, "model": model}
+def sized(model, shots=1, data="", **accuracy):
+    context = {"shots": shots, "model": model, "data": data}
     return [make_record(task, dict(methods), context=context) for task, methods in accuracy.items()]
 
 
@@ -214,8 +218,8 @@ def test_best_and_second_best_of_each_size_are_marked():
         models=("s",),
     )
     sizes = settings.sizes
-    assert [group.setting.model for group in sizes] == ["s", "l"]
-    cells = tables.size_cells([(group.setting.model, group) for group in sizes])
+    assert [group.levels("model") for group in sizes] == [["s"], ["l"]]
+    cells = tables.size_cells([(group.levels("model")[0], group) for group in sizes])
     assert cells[0] == ["task", "rows", "s icl", "s cc", "s dc", "s bc", "l icl", "l bc"]
     cb, rte, average = cells[1:]
     assert cb == ["CB", "277", "-", "-", "-", "-", "70.0", "70.0"]
@@ -231,8 +235,8 @@ def test_the_middle_size_is_the_one_between_others():
     records = [r for model in ("c", "a", "b") for r in sized(model, rte={"icl": 0.9, "bc": 0.5})]
     for models, middle in (((), "b"), (("b", "a", "c"), "a")):
         results = Results(records, models=models)
-        assert [group.setting.model for group in results.middle] == [middle]
-        (table,) = [r for r in writing.make_tables(results) if r.number == "Table 5"]
+        assert [group.levels("model") for group in results.middle] == [[middle]]
+        (table,) = [made for made in tables.paper_tables(results) if made.number == "Table 5"]
         assert table.cells[0][2] == f"{middle} 1-shot icl"
     assert Results(sized("a", rte={"icl": 0.9, "bc": 0.5})).middle == []
 
@@ -244,60 +248,92 @@ def test_bcl_stands_beside_bc_of_the_first_seed():
         make_record("rte", m, strength=1.25, context=c)
         for m, c in zip(methods, contexts, strict=True)
     ]
-    (group,) = by_setting(records)
-    assert tables.bcl_cells(group) == [
+    # Of several draws the first seed counts, in whatever order they were stored.
+    assert tables.bcl_cells(Results(records[::-1]).main) == [
         ["task", "rows", "icl", "bc", "bcl", "γ learned"],
         ["RTE", "277", "50.0", "60.0", "70.0", "+1.2"],
         ["average", "", "50.0", "60.0", "70.0", ""],
     ]
-    assert tables.bcl_cells(by_setting(sized("m", rte={"icl": 0.5}))[0]) == []
+    assert tables.bcl_cells(Frame(sized("m", rte={"icl": 0.5}))) == []
 
 
 def test_data_are_described_as_in_the_paper():
-    (group,) = by_setting(sized("m", cb={"icl": 0.5}))
+    group = Frame(sized("m", cb={"icl": 0.5}))
     assert tables.data_cells(group)[1] == ["CB", "NLI", "2", "3", "277", "56"]
     assert set(PAPER_LANGUAGE) == {n for n, task in TASKS.items() if task.test_rows}
-    on_mini = group.setting._replace(data="mini")
-    assert "of the data mini" in tables.data_note(dataclasses.replace(group, setting=on_mini))
+    assert "of the data" not in tables.data_note(group)
+    on_mini = Frame(sized("m", data="mini", cb={"icl": 0.5}))
+    assert "of the data mini" in tables.data_note(on_mini)
 
 
-def test_numbered_choices_stand_side_by_side():
-    records, asked = [], {"shots": 1}
+def test_numbered_choices_have_two_tables():
+    records, asked = sized("m", rte={"icl": 0.7, "bc": 0.7}), {"shots": 1}
     for key, name, icl in ("template", "10", 0.6), ("template", "2", 0.4), ("verbalizer", "2", 0.5):
         context = asked | {"options": {key: name}}
         records.append(make_record("rte", {"icl": icl, "bc": 0.5}, context=context))
-    cells = prompts.number_cells(prompts.find_axes(records))
-    assert cells == [
-        ["choice", "method", "2", "10"],
-        ["templates", "icl", "40.0", "60.0"],
-        ["templates", "bc", "50.0", "50.0"],
-        ["verbalizers", "icl", "50.0", "-"],
-        ["verbalizers", "bc", "50.0", "-"],
+    numbered = [table for table in make_tables(Results(records)) if table.number == "Table 7"]
+    assert [[row[:4] for row in table.cells] for table in numbered] == [
+        [
+            ["template", "contexts", "icl", "bc"],
+            ["own", "1", "70.0", "70.0"],
+            ["2", "1", "40.0", "50.0"],
+            ["10", "1", "60.0", "50.0"],
+        ],
+        [
+            ["verbalizer", "contexts", "icl", "bc"],
+            ["own", "1", "70.0", "70.0"],
+            ["2", "1", "50.0", "50.0"],
+        ],
     ]
-    marked = [[isinstance(cell, Best) for cell in row[2:]] for row in cells[1:]]
-    assert marked == [[False, True], [True, False], [True, False], [True, False]]
-    assert prompts.number_cells([]) == []
+    marked = [[isinstance(cell, Best) for cell in row[2:4]] for row in numbered[0].cells[2:]]
+    assert marked == [[False, True], [True, False]]
+    assert not [table.number for table in make_tables(Results(records[:1])) if table.number]
+
+
+def test_items_of_one_model_are_of_the_main_one():
+    def record(model, shots, share, **options):
+        context = {"model": model, "shots": shots, "options": options}
+        return make_record("rte", {"icl": share, "bc": 0.5}, context=context)
+
+    records = [record("a", 1, 0.9), record("b", 0, 0.8), record("b", 1, 0.6)]
+    records += [record("a", 0, 0.2), record("b", 1, 0.4, template="1")]
+    states = {state.item.number: state for state in paper.find_states(Results(records))}
+    (shots,) = states["Figure 6"].artifacts
+    drawn = [row[1:] for row in shots.draw().cells[1:]]
+    assert [row[:3] for row in drawn if row[0] == "icl"] == [
+        ["icl", "0", "80"],
+        ["icl", "1", "60"],
+    ]
+    (templates,) = states["Table 7"].artifacts
+    assert [row[:3] for row in templates.cells[1:]] == [["own", "1", "60.0"], ["1", "1", "40.0"]]
 
 
 def test_the_papers_images_stand_beside_its_own_setting_alone():
-    def record(task, icl, bc):
-        return make_record(task, {"icl": icl, "bc": bc})
+    usual = {"model": "openai-clip-vit-base-patch16", "split": "test"}
 
-    setting = Setting("openai-clip-vit-base-patch16", "dual_encoder", 0, "test", 0)
-    group = Frame(setting, [record("svhn", 0.2, 0.3), record("dtd", 0.5, 0.4)])
-    header, svhn, dtd, average = tables.image_cells(group)
+    def scored(task, icl, bc, **changes):
+        return make_record(task, {"icl": icl, "bc": bc}, context=usual | changes)
+
+    def group_of(**changes):
+        return Frame([scored("svhn", 0.2, 0.3, **changes), scored("dtd", 0.5, 0.4, **changes)])
+
+    header, svhn, dtd, average = tables.image_cells(group_of())
     assert svhn == ["SVHN", "20.0", "30.0", "+10.0", "18.0", "35.0", "+17.0"]
     assert dtd[-1] == "-2.7" and " ".join(average) == "average 35.0 35.0 +0.0 31.2 38.4 +7.2"
-    assert header[4] == "paper ZS" and tables.image_note(group) == ""
+    assert header[4] == "paper ZS" and tables.image_note(group_of()) == ""
     for changes, note in (
         ({"data": "mini"}, "12 of its 47 classes"),
         ({"limit": 100}, "another setting"),
-        ({"options": ("classes present",)}, "another setting"),
+        ({"options": {"classes": "present"}}, "another setting"),
         ({"model": "openai-clip-vit-large-patch14"}, "another setting"),
     ):
-        unlike = dataclasses.replace(group, setting=setting._replace(**changes))
+        unlike = group_of(**changes)
         assert len(tables.image_cells(unlike)[0]) == 4 and note in tables.image_note(unlike)
-    assert tables.image_cells(Frame(setting, [record("sst2", 0.5, 0.6)])) == []
+        # Both settings have a table of their own.
+        both = Results([*group_of().records, *unlike.records])
+        made = [table for table in tables.paper_tables(both) if table.number == "Table 6"]
+        assert sorted(len(table.cells[0]) for table in made) == [4, 7]
+    assert tables.image_cells(Frame([scored("sst2", 0.5, 0.6)])) == []
 
 
 def test_shifted_scores_are_those_of_the_method(workdir):
@@ -318,5 +354,5 @@ def test_shifted_scores_are_those_of_the_method(workdir):
 def test_main_setting_is_of_the_model_that_has_most():
     records = sized("a", rte={"icl": 0.9, "bc": 0.5}) + sized("b", rte={"icl": 0.9, "bc": 0.5})
     records += sized("b", shots=0, rte={"icl": 0.9, "bc": 0.5})
-    assert Results(records).main.setting.model == "b"
+    assert Results(records).main.levels("model") == ["b"]
     assert Results([]).main is None
