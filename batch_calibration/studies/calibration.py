@@ -26,7 +26,6 @@ from batch_calibration.settings import CalibrationSettings
 from batch_calibration.studies import Record, Records, Store
 from batch_calibration.studies.accuracy_by_rows import accuracy_by_size, accuracy_over_stream
 from batch_calibration.studies.records import ContextInfo, Curve, Result, pack
-from batch_calibration.typing import Labels, ProbeRows, Weight
 
 Progress = Callable[[int], None]
 
@@ -192,7 +191,7 @@ def make_record(
     )
     for place, one in enumerate(corrected.values()):
         padded[place, : len(has_label)] = one.scores
-    numbers = jax.device_get(jit_quickly(_measure_each)(padded, test.labels, test.weight))
+    numbers = jax.device_get(jit_quickly(_measure_each)(padded, test))
     methods = {}
     for place, (name, (state, scores_of_method)) in enumerate(corrected.items()):
         is_right = np.asarray(scores_of_method)[has_label].argmax(axis=-1) == gold
@@ -230,10 +229,10 @@ def make_record(
     )
 
 
-def _measure_each(scores: ProbeRows, labels: Labels, weight: Weight | None) -> dict[str, jax.Array]:
+def _measure_each(scores: jax.Array | np.ndarray, test: Evidence) -> dict[str, jax.Array]:
     """Measures the scores [m n k] of each method in turn, to the bits of separate calls."""
     found: dict[str, jax.Array] = jax.lax.map(
-        lambda of_method: metrics.measure(of_method, labels, weight), scores
+        lambda of_method: metrics.measure(of_method, test.labels, test.weight), scores
     )
     return found
 
