@@ -75,20 +75,21 @@ def write_tables(study: Results, folder: Path) -> list[Table]:
 
 
 def write_figures(
-    study: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
-) -> None:
-    """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each file."""
+    study: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None,
+    formats: Sequence[str] = ("png",),
+) -> None:  # fmt: skip
+    """Writes each figure and its numbers as CSV; `notify` is called with each file."""
     for drawing in make_figures(study):
-        for path in write_figure(drawing, folder / file_name(drawing.slug)):
+        for path in write_figure(drawing, folder / file_name(drawing.slug), formats):
             notify(path)
 
 
-def write_figure(drawing: Drawing, path: Path) -> list[Path]:
-    """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
+def write_figure(drawing: Drawing, path: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
+    """Writes a figure in each format, and its numbers as CSV; `path` lacks the ending."""
     from batch_calibration.reporting.figures.style import save
 
     drawn = drawing.draw()
-    return [*save(drawn.figure, path), _write(path, "csv", csv_text(drawn.cells))]
+    return [*save(drawn.figure, path, formats), _write(path, "csv", csv_text(drawn.cells))]
 
 
 def write_table(table: Table, path: Path) -> list[Path]:
