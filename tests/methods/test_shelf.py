@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from batch_calibration.diagnosis import recommend
 from batch_calibration.diagnosis.advice import MATCH
+from batch_calibration.diagnosis.recommend import LIKELY, TOGETHER
 from batch_calibration.methods import ALL, METHODS, SHELF, on_shelf
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings
@@ -26,7 +26,7 @@ def store(planted, tmp_path):
 
 def test_the_shelf_holds_the_paper_and_the_advice():
     paper = {name for name, method in METHODS.items() if method.group == "paper"}
-    advised = {recommend.LIKELY, recommend.TOGETHER, MATCH, "ensemble"}
+    advised = {LIKELY, TOGETHER, MATCH, "ensemble"}
     assert set(SHELF) == paper | advised and len(SHELF) == len(paper) + len(advised)
     assert on_shelf() == [name for name in METHODS if name in SHELF]
 
