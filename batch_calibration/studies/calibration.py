@@ -14,7 +14,7 @@ from batch_calibration import metrics, scores
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError, spell, step
-from batch_calibration.methods import METHODS, Corrected, Evidence, Options, probes
+from batch_calibration.methods import METHODS, Corrected, Evidence, Options, on_shelf, probes
 from batch_calibration.methods.options import counted_shares, read_options, with_common
 from batch_calibration.methods.run import jit_quickly, pad_rows, run_methods, task_of
 from batch_calibration.methods.table import in_table_order
@@ -53,7 +53,7 @@ def run_calibration(
 
     Args:
         tables: score tables with a block "test".
-        methods: names from `METHODS`; all by default.
+        methods: names from `METHODS`; by default all, as in `run_methods`.
         floor: lower bound in nats; smaller scores, including minus infinity, are raised to it.
         options: method -> keyword arguments of its `make`, such as
             `{"bc_running": {"batch_size": 8}}`. Records keep the options that differ from the
@@ -274,7 +274,7 @@ class CalibrationReport(NamedTuple):
         broken: a message on each score table that cannot be read or calibrated.
         seconds: duration of the calibration, including compilation.
         notes: remarks that qualify the numbers, such as images left out, in sentences.
-        skipped: method -> the reason why records of some contexts leave it out.
+        skipped: method that was asked for -> the reason why some contexts leave it out.
     """
 
     records: Records
@@ -304,7 +304,8 @@ def calibrate_store(
 
     Args:
         store: a workdir with scores.
-        methods: names from `METHODS`; all by default.
+        methods: names from `METHODS`; by default all, and not only `SHELF` as in
+            `calibrate_study`.
         floor: as in `run_calibration`.
         options: as in `run_calibration`.
         probe_sizes: as in `run_calibration`.
@@ -360,7 +361,7 @@ def calibrate_store(
     changed = len(calibrated) - len(records)
     notes = [CHANGED.format(changed, "s" * (changed > 1), step("calibrate"))] if changed else []
     seconds = time.monotonic() - began
-    skipped = dict(chain.from_iterable(record.skipped.items() for record in records))
+    skipped = dict(chain.from_iterable(record.skipped.items() for record in calibrated))
     return CalibrationReport(
         Records(records), tuple(broken), seconds, (*notes, *_notes(records)), skipped
     )
@@ -377,8 +378,10 @@ def calibrate_study(
     """Calls `calibrate_store` with the settings of a study, and raises the same errors."""
     keys = dict(vars(settings))
     options = read_options(keys.pop("method_options"))
-    keys["methods"] = settings.methods or None
-    return calibrate_store(store, floor=floor, options=options, tasks=tasks, shots=shots, **keys)
+    keys["methods"] = on_shelf(settings.methods, options)
+    report = calibrate_store(store, floor=floor, options=options, tasks=tasks, shots=shots, **keys)
+    # Of the shelf, the methods that the scores allow are enough: no other one was asked for.
+    return report if settings.methods else report._replace(skipped={})
 
 
 def _shares_of_training(table: ScoreTable) -> Options:
