@@ -44,11 +44,11 @@ paper: run
 		--shots=1 --workdir=$(LABELS),$(SCORE) --config=configs/mini.py --model=mini_small)
 	$(SCORE) --config=configs/zero_shot.py:mini
 	$(SCORE) --config=configs/robustness.py:mini
-	$(BIN)/batch-calibration calibrate --workdir=$(RUN)
+	$(BIN)/batch-calibration calibrate --methods=all --workdir=$(RUN)
 	$(BIN)/batch-calibration calibrate --config=configs/probe_size.py:mini --tasks=sst2,mnli \
-		--shots=1 --workdir=$(RUN)
+		--shots=1 --methods=pc,bc,bc_running,bc_shrunk --workdir=$(RUN)
 	$(BIN)/batch-calibration tables --quiet --workdir=$(RUN)
-	$(BIN)/batch-calibration figures --workdir=$(RUN)
+	$(BIN)/batch-calibration figures --formats=png,pdf --workdir=$(RUN)
 	$(BIN)/python -m experiments.paper --models=mini_small,mini --workdir=$(RUN)
 	$(BIN)/batch-calibration report --workdir=$(RUN)
 	$(BIN)/batch-calibration calibrate --methods=icl,bc --workdir=$(LABELS)

@@ -20,10 +20,10 @@ IMAGES = {
     "batch_size": 64,
 }  # fmt: skip
 """Zero-shot CLIP, with the scale that the checkpoint learned and its 77 positions."""
-FEW_ROWS: dict[str, object] = {"limit": 16, "seeds": 1, "labeled_per_class": 4, "dc_texts": 4}
+FEW_ROWS: dict[str, object] = {"limit": 16, "seeds": 1, "dc_texts": 4}
 """A small run on real rows."""
-SMOKE = {"smoke": FEW_ROWS}
-"""The presets of a study on real rows without other presets."""
+SMOKE = {"smoke": FEW_ROWS | {"labeled_per_class": 4}}
+"""The presets of a study on real rows with a labeled set, and without other presets."""
 
 FLIPPED, HELD_OUT = {"demonstration_labels": "flipped"}, {"label_words": "held_out"}
 CONDITIONS: tuple[dict[str, str], ...] = (

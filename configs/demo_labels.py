@@ -5,9 +5,8 @@ python -m experiments.score --config=configs/demo_labels.py --workdir=W
 `--config.model=` and `--config.data=` select another model and its data. After calibration,
 `python -m experiments.demonstration_labels --workdir=W` makes the tables; docs/results.md explains
 them. One of the three tasks judges a text, and two compare two texts; `config.shots` is the maximum
-number of shots per class. There is no labeled set, because BCL is not part of the question. Expect
-flipped labels to cost BC 20 to 65 points at 1 shot (docs/mini.md). The 273 contexts take 232 s of
-processor time.
+number of shots per class. Expect flipped labels to cost BC 20 to 65 points at 1 shot
+(docs/mini.md). The 273 contexts take 232 s of processor time.
 """
 
 from ml_collections import ConfigDict
@@ -24,6 +23,5 @@ def get_config(preset: str = "") -> ConfigDict:
         {"smoke": {"limit": 40, "shots": 1, "seeds": 2}},
         tasks=("sst2", "rte", "mrpc"),
         shots=4,
-        labeled_per_class=0,
         **base.MINI,
     )

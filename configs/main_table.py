@@ -17,4 +17,11 @@ sweep = base.sweep
 
 def get_config(preset: str = "") -> ConfigDict:
     """Configures the whole study, or with `:smoke` a small run."""
-    return base.config(preset, base.SMOKE, tasks=base.LANGUAGE, seeds=5, over_long="drop_shots")
+    return base.config(
+        preset,
+        base.SMOKE,
+        tasks=base.LANGUAGE,
+        seeds=5,
+        labeled_per_class=128,
+        over_long="drop_shots",
+    )

@@ -16,4 +16,6 @@ SMOKE = {"tasks": ("sst2", "mnli"), "limit": 40, "seeds": 1, "labeled_per_class"
 
 def get_config(preset: str = "") -> ConfigDict:
     """Configures the whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"smoke": SMOKE}, tasks=base.LANGUAGE, **base.MINI)
+    return base.config(
+        preset, {"smoke": SMOKE}, tasks=base.LANGUAGE, labeled_per_class=128, **base.MINI
+    )

@@ -21,7 +21,7 @@ MINI = base.MINI | {
     "over_long": "error",
     "probe_sizes": (2, 5, 10, 20, 50, 100, 200),
 }
-SMALL = {"limit": 40, "seeds": 1, "labeled_per_class": 16}
+SMALL = {"limit": 40, "seeds": 1}
 
 
 def get_config(preset: str = "") -> ConfigDict:

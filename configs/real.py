@@ -3,8 +3,8 @@
 python -m experiments.score --config=configs/real.py --workdir=runs/real
 
 SmolLM2-135M-Instruct scores 200 rows per domain; `make real` (experiments/real.py) downloads both
-and runs all steps. The model scores only the test rows and the probe inputs of CC and DC, because a
-labeled set would double the time. Expect BC to exceed ICL and to vary less between draws.
+and runs all steps. The model scores only the test rows and the probe inputs of CC and DC. Expect BC
+to exceed ICL and to vary less between draws.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ METHODS = (
 def get_config(preset: str = "") -> ConfigDict:
     """Configures the four domains, or with `:smoke` a few rows of one."""
     tasks = tuple(f"{FOLDER}/{name}.toml" for name in DOMAINS)
-    smoke = base.FEW_ROWS | {"tasks": tasks[:1], "shots": 1, "labeled_per_class": 0}
+    smoke = base.FEW_ROWS | {"tasks": tasks[:1], "shots": 1}
     return base.config(
         preset,
         {"smoke": smoke},
@@ -37,7 +37,6 @@ def get_config(preset: str = "") -> ConfigDict:
         methods=METHODS,
         shots=4,
         seeds=5,
-        labeled_per_class=0,
     )
 
 

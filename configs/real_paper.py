@@ -24,13 +24,12 @@ def get_config(preset: str = "") -> ConfigDict:
     """Configures the whole study, or with `:smoke` a small run."""
     return base.config(
         preset,
-        base.SMOKE,
+        {"smoke": base.FEW_ROWS},
         model=real.MODEL,
         tasks=(*base.LANGUAGE, *MORE),
         shots=4,
         seeds=5,
         limit=200,
-        labeled_per_class=0,
         over_long="drop_shots",
         dtype="float32",
     )

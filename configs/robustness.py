@@ -30,7 +30,6 @@ def get_config(preset: str = "") -> ConfigDict:
         {"smoke": {"limit": 16, "dc_texts": 4}, "mini": MINI, "mini_smoke": {"limit": 40}},
         tasks=("rte",),
         seeds=10,
-        labeled_per_class=0,
         over_long="drop_shots",
     )
 

@@ -3,9 +3,8 @@ r"""The paper's figure of shots (Fig. 6): 0 to 4 per class, 5 seeds (one without
 python -m experiments.score --config=configs/shots.py \
     --config.model=DIR --config.data=DATA --workdir=W
 
-`config.shots` is the maximum number of shots per class. There is no labeled set, because its rows
-would double the cost and the figure has no BCL. Expect all methods to gain with more shots, and the
-difference between ICL and BC to shrink.
+`config.shots` is the maximum number of shots per class. Expect all methods to gain with more shots,
+and the difference between ICL and BC to shrink.
 
 `--config=configs/shots.py:mini` scores three tasks with the embedded model; its contexts with one
 shot belong to configs/mini.py. Expect BC to exceed or equal ICL (except for SST-2 at three shots,
@@ -25,13 +24,12 @@ def get_config(preset: str = "") -> ConfigDict:
 
     `:smoke` and `:mini_smoke` are small runs.
     """
-    few = base.FEW_ROWS | {"shots": 2, "seeds": 2, "labeled_per_class": 0}
+    few = base.FEW_ROWS | {"shots": 2, "seeds": 2}
     return base.config(
         preset,
         {"smoke": few, "mini": MINI, "mini_smoke": {"limit": 40, "shots": 2, "seeds": 2}},
         tasks=base.LANGUAGE,
         shots=4,
         seeds=5,
-        labeled_per_class=0,
         over_long="drop_shots",
     )

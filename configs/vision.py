@@ -1,4 +1,4 @@
-r"""The paper's image table (Table 6): six tasks, zero-shot with CLIP, BC and BCL.
+r"""The paper's image table (Table 6): six tasks, zero-shot with CLIP.
 
 python -m experiments.score --config=configs/vision.py \
     --config.model=DIR --config.data=DATA --workdir=W
@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from configs import base
 
 sweep = base.sweep
-SMALL = {"limit": 64, "labeled_per_class": 2}
+SMALL = {"limit": 64}
 DRAWN = {
     "model": "mini_clip",
     "data": "mini",

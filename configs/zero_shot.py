@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from configs import base
 
 sweep = base.sweep
-MINI: dict[str, object] = base.MINI | {"labeled_per_class": 0, "over_long": "error"}
+MINI: dict[str, object] = base.MINI | {"over_long": "error"}
 SMALL: dict[str, object] = {"tasks": ("sst2", "mnli"), "limit": 40}
 
 

@@ -1,4 +1,4 @@
-"""Draws the figures of a study as PNG and PDF: gains, prompts, decision boundaries, curves.
+"""Draws the figures of a study: gains, prompts, decision boundaries, curves.
 
 python -m experiments.figures --workdir=W
 """
@@ -12,11 +12,12 @@ WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records",
 TASKS = flags.DEFINE_integer(
     "boundary_tasks", 2, "number of tasks in the figure of boundaries", lower_bound=0
 )
+FORMATS = flags.DEFINE_string("formats", "png", "formats of the figures: png, pdf, svg")
 
 
 def main() -> None:
     """Draws every figure in the catalogue."""
-    studies.draw_figures(WORKDIR.value, boundary_tasks=TASKS.value)
+    studies.draw_figures(WORKDIR.value, boundary_tasks=TASKS.value, formats=FORMATS.value)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,14 @@ from batch_calibration.diagnosis.recommend import (
 )
 from batch_calibration.diagnosis.verdicts import Verdict, doubt, follow, judge_context, name_of
 from batch_calibration.errors import InputError, shown
-from batch_calibration.methods import ask_about_order, get_method, read_options, run_methods
+from batch_calibration.methods import (
+    ALL,
+    ask_about_order,
+    get_method,
+    on_shelf,
+    read_options,
+    run_methods,
+)
 from batch_calibration.methods.run import holds_cosines, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
@@ -173,7 +180,8 @@ def compare_files(args: Namespace) -> None:
     _, tables = _contexts(args)
     for table in tables:
         check_labeled(table)
-    comparisons, names, chosen = list[Comparison](), _methods(args), read_options(args.option)
+    comparisons, chosen = list[Comparison](), read_options(args.option)
+    names = on_shelf(options.split_names(args.methods) or [ALL])
     common = [of_context.options for of_context in prior.state(args.prior, tables)]
     compared = compare_tables(tables, names, options=chosen, seed=args.seed, common=common)
     with Waiting("comparing methods", len(tables)) as waiting:
@@ -226,7 +234,8 @@ def report_files(args: Namespace) -> None:
     stated = prior.state(args.prior, tables)
     # Metrics need right labels; a prompt's preference does not.
     labeled = [table for table in tables if (table.blocks["test"].labels >= 0).any()]
-    calibrated, names, chosen = Records(), _methods(args), read_options(args.option)
+    calibrated, chosen = Records(), read_options(args.option)
+    names = on_shelf(options.split_names(args.methods), chosen)
     if labeled:
         options_of = {table.id: one.options for table, one in zip(tables, stated, strict=True)}
         common = [options_of[table.id] for table in labeled]
@@ -303,12 +312,6 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
     rows = make_block(block.log_probs[order][:, columns], labels, row_ids=ids)
     context, blocks = {**table.context, "rows": "same"}, {"test": rows}
     return table._replace(context=context, label_names=first.label_names, blocks=blocks)
-
-
-def _methods(args: Namespace) -> list[str] | None:
-    chosen = options.split_names(args.methods)
-    # `get_method` raises if the name is unknown.
-    return [get_method(name) and name for name in chosen] or None
 
 
 def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:

@@ -100,7 +100,7 @@ ON_STUDIES = {
     "show": "show the model's prompts, where their labels begin, and the cost of scoring",
     "status": "show the progress of the runs on a workdir: done, running, failed and left",
     "tables": "make the tables of a workdir: in the terminal, as Markdown, LaTeX and CSV",
-    "figures": "make the figures of a workdir, as PNG and PDF",
+    "figures": "make the figures of a workdir, as PNG, PDF or SVG",
     "merge": "merge the scores of several workdirs into one; keeps each block, scores nothing",
 }
 """Commands that run only on studies; `calibrate` and `report` also read files of scores."""
@@ -184,7 +184,8 @@ READING = (
     Flag("cosines", "", "the numbers are cosines, scaled or not"),
 )
 LEARNING = (
-    Flag("methods", "A,B", "methods (default: all that the scores allow)", of=COMPARING),
+    Flag("methods", "A,B", "methods (default: all that the scores allow)", of="compare"),
+    Flag("methods", "A,B", "methods, or all (default: the paper's and advised ones)", of="report"),
     Flag("option", "METHOD.NAME=VALUE", "an option of a method; may be repeated", [], of=COMPARING),
     Flag("method", None, "method (default: bc); see docs/method.md", of=CORRECTING),
     Flag("option", "NAME=VALUE", "an option of the method; may be repeated", [], of=CORRECTING),
@@ -252,7 +253,10 @@ OF_STUDIES: dict[str, Sequence[Flag]] = {
         *_of_table(machine.FLAGS),
     ),
     "tables": (Flag("quiet", "", "write the files and print no table"),),
-    "figures": (Flag("boundary_tasks", "N", "tasks in the figure of boundaries", 2, int),),
+    "figures": (
+        Flag("boundary_tasks", "N", "tasks in the figure of boundaries", 2, int),
+        Flag("formats", "TEXT", "formats of the figures: png, pdf, svg", "png"),
+    ),
     "merge": (
         Flag("from", "TEXT", "workdirs to read, comma-separated", None, is_required=True),
         Flag("tolerance", "X", "nats by which two scores of one label may differ", 1e-3, float),

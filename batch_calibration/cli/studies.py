@@ -14,7 +14,7 @@ from batch_calibration import studies
 from batch_calibration.cli import launchers, machine
 from batch_calibration.cli.machine import keep_programs
 from batch_calibration.cli.study_options import chosen_settings, chosen_studies
-from batch_calibration.errors import InputError, spell
+from batch_calibration.errors import InputError, refuse_unknown, spell
 from batch_calibration.files import write_whole
 
 # Each command imports its dependencies when it runs, so that parsing and --help are fast.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 DEMO_ROWS = 200
 SCORES, LOG = "demo.csv", "demo_samples.jsonl"
+FORMATS = ("png", "pdf", "svg")  # of figures
 PROMPTS, JUDGE = "demo_prompts.csv", "demo_judge.jsonl"
 FIRST = ("diagnose demo.csv --gold=label", "recommend demo.csv --gold=label")
 """Commands that the demo runs."""
@@ -117,12 +118,15 @@ def show_tables(workdir: str, *, quiet: bool = False) -> None:
     print(f"{len(tables)} tables are in {folder}; all results in {', '.join(map(str, files))}")
 
 
-def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
-    """Draws every figure of the catalogue as PNG and PDF."""
+def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png") -> None:
+    """Draws every figure of the catalogue in these formats, such as "png,pdf"."""
     from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
 
+    forms = formats.split(",")
+    for form in forms:
+        refuse_unknown("format", form, FORMATS, where=spell("formats", formats))
     keep_programs()
     store = studies.Store(workdir)
     records = store.records()
@@ -134,9 +138,10 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2) -> None:
             files.append(path)
             waiting.update(len(files))
 
-        writing.write_figures(results, store.workdir / "figures", notify)
+        writing.write_figures(results, store.workdir / "figures", notify, formats=forms)
     _print_lines(store.unmatched(records))
-    print(f"{len(files)} files of figures (PNG, PDF, numbers) are in {store.workdir / 'figures'}")
+    kinds = ", ".join([*map(str.upper, forms), "numbers"])
+    print(f"{len(files)} files of figures ({kinds}) are in {store.workdir / 'figures'}")
 
 
 def make_report(workdir: str) -> None:
@@ -357,7 +362,7 @@ def _merge(args: Namespace) -> None:
 def _figures(args: Namespace) -> None:
     if args.boundary_tasks < 0:
         raise InputError(key="boundary_tasks", expected="0 or more", got=args.boundary_tasks)
-    draw_figures(args.workdir, boundary_tasks=args.boundary_tasks)
+    draw_figures(args.workdir, boundary_tasks=args.boundary_tasks, formats=args.formats)
 
 
 def _set_up_machine(args: Namespace) -> None:

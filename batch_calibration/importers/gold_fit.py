@@ -52,11 +52,11 @@ def fit_gold(scores: np.ndarray, gold: np.ndarray, least_share: float = LEAST_SH
     own, other = np.zeros((2, len(gold)))
     for fold in (np.arange(len(gold)) % 2 == 0, np.arange(len(gold)) % 2 == 1):
         columns = _assign(scores[fold], gold[fold])[present]
-        rows, others = scores[fold][:, columns], scores[~fold]
-        means = [_gains(slope * rows, index[fold], shares).mean() for slope in SLOPES]
-        slope = SLOPES[np.argmax(means)]
-        own[~fold] = _gains(slope * others[:, present], index[~fold], shares)
-        other[~fold] = _gains(slope * others[:, columns], index[~fold], shares)
+        sloped = SLOPES[:, None, None] * scores[fold][:, columns]
+        slope = SLOPES[_gains(sloped, index[fold], shares).mean(axis=1).argmax()]
+        others = slope * scores[~fold]
+        pair = np.stack([others[:, present], others[:, columns]])
+        own[~fold], other[~fold] = _gains(pair, index[~fold], shares)
     entropy = -shares @ np.log(shares)
     assigned, is_clear = _assign(scores, gold), other.sum() > LEAST_NATS
     is_far = other.mean() > least_share * entropy and _z(other - own) > 4
@@ -73,12 +73,17 @@ def _assign(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 
 def _gains(scores: np.ndarray, gold: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Returns the gain [n] of scores over shares, with their mean softmax matched to the shares."""
-    likelihoods, weights = np.exp(scores - scores.max(axis=1, keepdims=True)), shares
+    """Returns the gains [..., n] of scores [..., n, k] over the labels' shares [k].
+
+    The mean softmax of each table [n, k] is matched to the shares.
+    """
+    likelihoods = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = shares[:, None]  # [..., k, 1]
     for _ in range(MATCHING_STEPS):
-        weights = shares * len(gold) / ((1 / (likelihoods @ weights)) @ likelihoods)
-    right = likelihoods[np.arange(len(gold)), gold] * (weights / shares)[gold]
-    gains: np.ndarray = np.log(right / (likelihoods @ weights))
+        sums = likelihoods.swapaxes(-1, -2) @ (1 / (likelihoods @ weights))
+        weights = (shares * len(gold))[:, None] / sums
+    right = likelihoods[..., np.arange(len(gold)), gold] * (weights[..., 0] / shares)[..., gold]
+    gains: np.ndarray = np.log(right / (likelihoods @ weights)[..., 0])
     return gains
 
 

@@ -16,11 +16,14 @@ from batch_calibration.methods.options import read_options as read_options
 from batch_calibration.methods.run import correct_context as correct_context
 from batch_calibration.methods.run import find_skipped as find_skipped
 from batch_calibration.methods.run import run_methods as run_methods
+from batch_calibration.methods.table import ALL as ALL
 from batch_calibration.methods.table import METHODS as METHODS
+from batch_calibration.methods.table import SHELF as SHELF
 from batch_calibration.methods.table import Group as Group
 from batch_calibration.methods.table import Method as Method
 from batch_calibration.methods.table import Options as Options
 from batch_calibration.methods.table import get_method as get_method
+from batch_calibration.methods.table import on_shelf as on_shelf
 from batch_calibration.methods.validation import check_labels as check_labels
 from batch_calibration.methods.validation import check_options as check_options
 from batch_calibration.methods.validation import check_scores as check_scores

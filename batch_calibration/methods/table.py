@@ -1,6 +1,6 @@
 """The table of methods: name -> probe, calibrator, source. The paper's comparison is this dict."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial, wraps
 from typing import Literal, NamedTuple
 
@@ -291,10 +291,35 @@ METHODS: dict[str, Method] = {
     ),
 }
 # fmt: on
+SHELF = (
+    *(name for name, method in METHODS.items() if method.group == "paper"),
+    "bc_empirical_bayes",
+    "bc_pooled_shares",
+    "ensemble",
+    "prior_matching",
+)  # fmt: skip
+"""The methods that correct a study or a file by default: the paper's, and those that are advised
+without labels. They are few, because a reader compares all of them."""
+ALL = "all"
+"""The name that asks for every method."""
+_SHIPPED = frozenset(METHODS)
 
 
-ADVISED = ("bc_empirical_bayes", "bc_pooled_shares", "prior_matching", "ensemble")
-SHELF = tuple(name for name, row in METHODS.items() if row.group == "paper" or name in ADVISED)
+def on_shelf(names: Collection[str] = (), options: Iterable[str] = ()) -> list[str]:
+    """Returns the methods that correct a study or a file, in the order of the table.
+
+    Args:
+        names: names from `METHODS`, or `ALL`; by default `SHELF` and the methods of plugins.
+        options: names of methods with options, which run beside the default ones.
+
+    Raises:
+        InputError: as in `get_method`.
+
+    >>> on_shelf(["sld_em", "bc"]), on_shelf([ALL]) == [*METHODS]
+    (['bc', 'sld_em'], True)
+    """
+    asked = [*(names or (*SHELF, *METHODS.keys() - _SHIPPED, *options))]
+    return in_table_order([*METHODS, *filter(ALL.__ne__, asked)] if ALL in asked else asked)
 
 
 def in_table_order(names: Iterable[str] | None) -> list[str]:

@@ -66,20 +66,21 @@ def write_tables(results: Results, folder: Path) -> list[Table]:
 
 
 def write_figures(
-    results: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
-) -> None:
-    """Writes each figure as PNG and PDF, its numbers as CSV; calls `notify` with each file."""
+    results: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None,
+    formats: Sequence[str] = ("png",),
+) -> None:  # fmt: skip
+    """Writes each figure and its numbers as CSV; calls `notify` with each file."""
     for drawing in make_figures(results):
-        for path in write_figure(drawing, folder / file_name(drawing.slug)):
+        for path in write_figure(drawing, folder / file_name(drawing.slug), formats):
             notify(path)
 
 
-def write_figure(drawing: Drawing, path: Path) -> list[Path]:
-    """Writes a figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
+def write_figure(drawing: Drawing, path: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
+    """Writes a figure in each format, and its numbers as CSV; `path` lacks the ending."""
     from batch_calibration.reporting.figures.style import save
 
     drawn = drawing.draw()
-    return [*save(drawn.figure, path), _write(path, "csv", csv_text(drawn.cells))]
+    return [*save(drawn.figure, path, formats), _write(path, "csv", csv_text(drawn.cells))]
 
 
 def write_table(table: Table, path: Path) -> list[Path]:

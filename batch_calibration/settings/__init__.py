@@ -167,7 +167,8 @@ class DataSettings:
         limit: number of test rows; 0 for all. Use a few rows to try a config.
         limit_rows: rows that `limit` keeps: a random "sample", the same for every context of the
             task, or the "first".
-        labeled_per_class: rows of BCL's labeled set per class; 0 for no labeled set and no bcl.
+        labeled_per_class: rows of BCL's labeled set per class, 128 in the paper; 0 for no labeled
+            set and no bcl.
         classes: for image tasks, "present" scores only the classes with images in the data.
     """
 
@@ -176,7 +177,7 @@ class DataSettings:
     train_split: str = "train"
     limit: int = 0
     limit_rows: LimitRows = "sample"
-    labeled_per_class: int = _at_least(0, 128, "rows (0: no labeled set)")
+    labeled_per_class: int = _at_least(0, 0, "rows (0: no labeled set)")
     classes: Literal["task", "present"] = "task"
 
 
@@ -298,8 +299,8 @@ class CalibrationSettings:
     """Calibration of stored scores, which needs no model.
 
     Attributes:
-        methods: names of methods; empty for all. During scoring, probe inputs that only other
-            methods need are left out.
+        methods: names of methods, or "all"; empty for the paper's and those that are advised.
+            During scoring, names leave out the probe inputs that only other methods need.
         method_options: options that differ from a method's defaults, METHOD.OPTION=VALUE, such as
             "bc_running.batch_size=8"; results name the setting by them.
         label_shares: shares of labels that methods match: "equal", or "train" for the shares

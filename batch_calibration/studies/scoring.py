@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, partial, reduce
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -303,10 +302,10 @@ def _with_blocks_of(context: RenderedContext, methods: Sequence[str]) -> Rendere
     if not methods:
         return context
     # Imported here, because methods load many modules that scoring does not need.
-    from batch_calibration.methods import METHODS
+    from batch_calibration.methods import ALL, METHODS
 
-    known = [METHODS[name].probe.blocks for name in methods if name in METHODS]
-    read = {"test", *chain.from_iterable(known)}
+    known = METHODS if ALL in methods else filter(METHODS.__contains__, methods)
+    read = {"test"}.union(*(METHODS[name].probe.blocks for name in known))
     blocks = {name: block for name, block in context.blocks.items() if name in read}
     return context._replace(blocks=blocks)
 

@@ -16,7 +16,7 @@ from batch_calibration.settings import Settings
 from batch_calibration.studies import Store, run_calibration, run_scoring
 
 workdir = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example")
-settings = Settings.of(model="mini", data="mini", limit=100, labeled_per_class=0, dc_texts=5)
+settings = Settings.of(model="mini", data="mini", limit=100, dc_texts=5)
 
 # %% A sweep is an iterable of cells: here two templates, 0 to 2 shots per class, two seeds.
 templates = {"plain": "", "question": "{sentence}\nPositive or negative? {label}"}

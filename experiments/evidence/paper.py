@@ -220,7 +220,8 @@ def write_item(state: ItemState, folder: Path) -> list[Path]:
         if isinstance(artifact, Table):
             firsts.append(writing.write_table(artifact, path)[0])
         else:
-            firsts.append(writing.write_figure(artifact, path)[0])
+            # `to_markdown` shows the PNG, `to_latex` the PDF.
+            firsts.append(writing.write_figure(artifact, path, ("png", "pdf"))[0])
     return firsts
 
 

@@ -238,7 +238,9 @@ def test_the_page_has_all(table, tmp_path):
     text = page.read_text()
     assert 'class="shares"' in text and "the scores favor" in text
     assert "<svg " in text and text.count("<figure id=") == text.count("</svg>")
-    assert "bc_mean_prob" in text
+    assert "bc_running" in text and "bc_mean_prob" not in text and "bcl" not in text
+    run("report", path, *GIVEN, "--methods=all", f"--output={page}")
+    assert "bc_mean_prob" in page.read_text()
 
 
 def test_a_page_without_matplotlib_has_words_and_tables(table, tmp_path, monkeypatch, said):
@@ -251,7 +253,7 @@ def test_a_page_without_matplotlib_has_words_and_tables(table, tmp_path, monkeyp
     run("report", path, *GIVEN, f"--output={page}")
     text = page.read_text()
     assert "batch-calibration[plots]" in text and "<svg" not in text
-    assert "the scores favor" in text and "bc_mean_prob" in text
+    assert "the scores favor" in text and "bc_running" in text
     refusal = said("diagnose", path, *GIVEN, f"--plot={tmp_path / 'p.png'}", code=2).err
     assert "batch-calibration[plots]" in refusal
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batch_calibration.cli.options import COMMANDS
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, SHELF
 from batch_calibration.scores import load
 from batch_calibration.scoring.embedded import CHECKPOINTS
 
@@ -24,7 +24,8 @@ def scored(program, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("study")
     process = program("score", SMOKE, f"--workdir={workdir}")
     assert "2 contexts: 259 rows scored" in process.stdout
-    program("calibrate", f"--workdir={workdir}")
+    said = program("calibrate", "--methods=all", f"--workdir={workdir}").stdout
+    assert "left out of some contexts: " in said  # each task has one context
     return workdir
 
 
@@ -68,7 +69,7 @@ def test_from_config_to_page(program, scored):
     drawn = {path.stem for path in (scored / "figures").iterdir()}
     forms = sorted(path.name for path in (scored / "figures").iterdir())
     assert {f"{start}-{name}" for name in ("boundaries", "differences", "strength")} <= drawn
-    assert forms == sorted(f"{name}.{form}" for name in drawn for form in ("csv", "pdf", "png"))
+    assert forms == sorted(f"{name}.{form}" for name in drawn for form in ("csv", "png"))
     stdout = program("report", f"--workdir={scored}").stdout
     assert "recommended" in stdout and "Biased: " in stdout and "report.html" in stdout
     assert "Batch Calibration on" in (scored / "report.html").read_text()
@@ -94,6 +95,21 @@ def test_records_say_what_every_method_did(scored):
         assert -5 <= bcl["strength"] <= 5
         for metrics in (result["metrics"] for result in record["methods"].values()):
             assert 0 <= metrics["accuracy_low"] <= metrics["accuracy"] <= metrics["accuracy_high"]
+
+
+def test_the_shelf_is_calibrated_unasked_and_a_method_it_lacks_by_name(program, scored, tmp_path):
+    shutil.copytree(scored / "scores", tmp_path / "scores")
+
+    def calibrated(*flags):
+        said = program("calibrate", *flags, f"--workdir={tmp_path}").stdout
+        records = [json.loads(path.read_text()) for path in (tmp_path / "records").iterdir()]
+        return "left out" in said, {frozenset(record["methods"]) for record in records}
+
+    shelf = {*SHELF} - {"ensemble"}  # a task has one context
+    assert calibrated() == (False, {frozenset(shelf)})
+    shelf |= {"sld_em"}  # whoever sets an option wants the method
+    assert calibrated("--method_options=sld_em.damping=0.5") == (False, {frozenset(shelf)})
+    assert calibrated("--methods=ensemble,vector") == (True, {frozenset(shelf | {"vector"})})
 
 
 def test_a_second_run_scores_nothing_and_a_lost_context_is_scored_alone(program, scored, tmp_path):

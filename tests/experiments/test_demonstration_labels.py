@@ -243,7 +243,7 @@ def test_tables_and_the_figure_of_a_study(tmp_path, capsys):
     printed, folder = capsys.readouterr().out, tmp_path / "demonstration_labels"
     assert "Reads its demonstrations: yes." in printed and str(folder) in printed
     (figure,) = folder.glob("*.png")
-    assert figure.with_suffix(".pdf").exists() and figure.with_suffix(".tex").exists()
+    assert figure.with_suffix(".csv").exists() and figure.with_suffix(".tex").exists()
     cells = {}
     for kind in ("", "-differences", "-likelier"):
         lines = (folder / f"{figure.stem}{kind}.md").read_text().replace("\\", "").splitlines()

@@ -7,7 +7,13 @@ import pytest
 
 from batch_calibration import cli
 from batch_calibration.importers import Reading, read, tables_of
-from batch_calibration.importers.gold_fit import LEAST_SHARE, WORDS_SHARE, fit_gold
+from batch_calibration.importers.gold_fit import (
+    LEAST_SHARE,
+    MATCHING_STEPS,
+    WORDS_SHARE,
+    _gains,
+    fit_gold,
+)
 
 HEADER = "logprob_yes,logprob_no,label"
 rng_of = np.random.default_rng
@@ -228,3 +234,18 @@ def test_no_real_scores_are_called_wrong(shared):
             for subject in range(len(arrays["subjects"])):
                 rows = arrays["subject"] == subject
                 assert not fit_gold(scores[rows], arrays["gold"][rows], WORDS_SHARE).is_wrong
+
+
+def test_gains_of_stacked_scores_are_those_of_each():
+    """The oracle matches the mean softmax of one table at a time, in loops over rows."""
+    gold = labels_of(n=11, k=3)
+    scores, shares = scores_of(gold, 3), np.bincount(gold, minlength=3) / 11
+    stacked = np.stack([scores, 4 * scores, scores[:, ::-1]])
+    for found, table in zip(_gains(stacked, gold, shares), stacked, strict=True):
+        weights = shares
+        for _ in range(MATCHING_STEPS):
+            sums = sum(np.exp(row) / (np.exp(row) @ weights) for row in table)
+            weights = 11 * shares / sums
+        probs = [weights * np.exp(row) / (np.exp(row) @ weights) for row in table]
+        expected = [np.log(p[label] / shares[label]) for p, label in zip(probs, gold, strict=True)]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)

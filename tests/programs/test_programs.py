@@ -82,7 +82,7 @@ STEPS = (
     ("score", SMOKE, *FEW, "--config.shots=2"),
     ("calibrate", "--methods=icl,cc,bc,bc_running", "--method_options=bc_running.batch_size=8"),
     ("tables",),
-    ("figures", "--boundary_tasks=1"),
+    ("figures", "--boundary_tasks=1", "--formats=png,pdf"),
     ("report",),
 )
 

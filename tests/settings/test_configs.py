@@ -78,6 +78,15 @@ def test_sizes_of_the_studies_of_the_suite():
     assert config_of(str(FOLDER / "mini.py")).tasks == tuple(TASKS)[:13]
 
 
+def test_a_labeled_set_is_scored_only_for_tables_with_bcl():
+    asked = {Path(path).name: config_of(path).labeled_per_class for path in PRESETS}
+    usual = {name: 128 for name in ("main_table.py", "bcl.py", "mini.py")}
+    small = {"main_table.py:smoke": 4, "bcl.py:smoke": 4, "mini.py:smoke": 16}
+    assert {name: rows for name, rows in asked.items() if rows} == usual | small
+    with_labels = [cell for cell in cells("real_paper") if "labeled_per_class" in cell]
+    assert {(cell["shots"], cell["labeled_per_class"]) for cell in with_labels} == {(1, 16)}
+
+
 def test_robustness_varies_one_choice_at_a_time():
     combinations = cells("robustness")
     kinds = Counter(tuple(sorted(set(cell) - {"task", "seed"})) for cell in combinations)
@@ -89,14 +98,13 @@ def test_robustness_varies_one_choice_at_a_time():
 
 
 def test_sweeps_of_studies_that_share_contexts_agree():
-    # What is done with the scores is no matter of a context.
-    own = {"tasks", "seeds", "probe_sizes", "stream_orders"}
+    # A labeled set is scored beside the other blocks, and calibration reads stored scores.
+    own = {"tasks", "seeds", "labeled_per_class", "probe_sizes", "stream_orders"}
     for name, main, more in (
         ("bcl", "main_table", set()),
         ("probe_size", "main_table", set()),
         ("probe_size:mini", "mini", set()),
-        # Another block of rows is scored beside the others; it makes no other context.
-        ("shots:mini", "mini", {"shots", "labeled_per_class"}),
+        ("shots:mini", "mini", {"shots"}),
     ):
         file, _, preset = name.partition(":")
         first = config_of(str(FOLDER / f"{main}.py"))

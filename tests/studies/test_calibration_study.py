@@ -9,7 +9,8 @@ import pytest
 from making import by_method
 
 from batch_calibration import calibrate, metrics
-from batch_calibration.methods import METHODS, compare
+from batch_calibration.methods import METHODS, Evidence, compare, run_methods
+from batch_calibration.methods.run import jit_quickly, pad_rows
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Records, Store, unpack
 from batch_calibration.studies.calibration import calibrate_store, run_calibration
@@ -54,6 +55,19 @@ def test_records_come_in_the_order_of_the_tables(tables, records):
     assert [record.id for record in records] == [table.id for table in tables]
     assert [record.context.seed for record in records] == [0, 1, 2, 3, 4]
     assert records[0].rows == {"test": 20, **EVERY, "labeled": 12, "permutations": 40}
+
+
+@pytest.mark.parametrize("names", [["bc"], ["icl", "bc", "sld_em"]])
+def test_metrics_are_to_the_bit_those_of_each_method_alone(tables, names):
+    """A record measures its methods in one call, and pads their number."""
+    one_by_one = jit_quickly(metrics.measure)
+    for table in tables[:3]:
+        record, test = run_calibration([table], names)[0], table.blocks["test"]
+        for name, corrected in next(run_methods([table], names).results).items():
+            expected = one_by_one(*pad_rows(Evidence(corrected.scores, test.labels)))
+            found = record.methods[name].metrics
+            for metric in expected.keys() - {"accuracy"}:
+                assert found[metric] == float(expected[metric]), (name, metric)
 
 
 def test_a_record_says_what_became_of_prompts(tables):

@@ -33,6 +33,7 @@ def clip(tmp_path_factory):
 
 
 MINI = {"model": "mini", "data": "mini", "tasks": "sst2", "limit": 30, "seeds": 2, "dc_texts": 4}
+MINI |= {"labeled_per_class": 128}
 DUAL = {"scorer": "dual_encoder", "shots": 0, "scale": 0.0}
 IMAGES = DUAL | {"tasks": "dtd", "split": "test", "max_tokens": 77, "batch_size": 4}
 IMAGES |= {"labeled_per_class": 3}

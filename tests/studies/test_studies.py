@@ -153,7 +153,7 @@ def test_figures_are_drawn(tmp_path, kind):
     else:
         drawn = studies.draw_curves(curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0])
         assert drawn.figure.axes[0].get_xscale() == "log"
-    written = save(drawn.figure, tmp_path / "f")
+    written = save(drawn.figure, tmp_path / "f", ("png", "pdf"))
     assert [path.stat().st_size > 5000 for path in written] == [True, True]
 
 
@@ -175,7 +175,7 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
     stdout = program("tables", f"--workdir={tmp_path}").stdout
     assert "over templates" in stdout and "Probe size" in stdout and "Shots" in stdout
     names = {path.name for path in (tmp_path / "tables").iterdir()}
-    program("figures", f"--workdir={tmp_path}", "--boundary_tasks=0")
+    program("figures", f"--workdir={tmp_path}", "--boundary_tasks=0", "--formats=svg,pdf")
     drawn = {path.name for path in (tmp_path / "figures").iterdir()}
     for kind, picture in (
         ("m-1shot-validation-rte-templates", "m-1shot-validation-rte-robustness"),
@@ -183,7 +183,7 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
         ("m-0to1shots-validation", "m-0to1shots-validation-curve"),
     ):
         assert {f"{kind}.md", f"{kind}.tex", f"{kind}.csv"} <= names
-        assert {f"{picture}.png", f"{picture}.pdf"} <= drawn
+        assert {f"{picture}.svg", f"{picture}.pdf"} <= drawn
     wrong = program("calibrate", f"--workdir={tmp_path}", "--probe_sizes=2,few", code=2)
     said = "probe_sizes: expected positive whole numbers, such as 2,5,10; got '2,few'"
     assert said in wrong.stderr

@@ -225,11 +225,11 @@ PLACES = ("d", "x", "y", "width", "height", "transform", "points")
 UNDATED: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": None}
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG and PDF, and say where they are; `path` lacks the ending."""
+def save(figure: Figure, path: Path, formats: Iterable[str] = ("png",)) -> list[Path]:
+    """Writes a figure in each format and returns its files; `path` lacks the ending."""
     targets = []
     extent = _lay_out(figure)
-    for form in ("png", "pdf"):
+    for form in formats:
         targets.append(path.with_name(f"{path.name}.{form}"))
         write_whole(targets[-1], _to_bytes(figure, form, extent))
     return targets

@@ -30,6 +30,8 @@ BLOCK_CHOICES = {
     "labeled": ("labeled_per_class", "train_split"),
 }
 """Settings that affect only one block: its spec names them, but its context's id does not."""
+USUAL_LABELED = {"labeled_per_class": 128}
+"""The size of the paper's labeled set. Specs do not list it; stored blocks without it have it."""
 
 
 class RenderedBlock(NamedTuple):
@@ -85,7 +87,7 @@ def unusual(cell: Cell, names: Iterable[str]) -> dict[str, Json]:
     # Defaults are left out, so that a new setting does not change the ids of stored contexts.
     default = Cell(cell.task)
     settings = vars(cell.data) | vars(cell.prompt)
-    defaults = vars(default.data) | vars(default.prompt)
+    defaults = vars(default.data) | vars(default.prompt) | USUAL_LABELED
     return {name: settings[name] for name in names if settings[name] != defaults[name]}
 
 

@@ -16,6 +16,7 @@ from batch_calibration.scoring.inputs import LazyTexts
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint, load_tokenizer
 from batch_calibration.scoring.prompts.length_limit import UNLIKE_CONTEXTS
 from batch_calibration.scoring.tasks import TASKS
+from batch_calibration.settings import Settings
 from batch_calibration.studies import (
     Store,
     calibrate_store,
@@ -35,8 +36,12 @@ def made(**values):
 def test_usual_settings_leave_no_trace_in_the_context():
     names = "balanced data demonstrations labels limit rows seed shots shown split task template "
     assert " ".join(sorted(made().context)) == f"{names}train_labels"
+    # Stored labeled sets of 128 rows a class name no number.
     for block in made(labeled_per_class=128).blocks.values():
         assert set(block.spec) == {"texts"}
+    assert made(labeled_per_class=4).blocks["labeled"].spec["options"] == {"labeled_per_class": 4}
+    assert "labeled" not in made(labeled_per_class=0).blocks
+    assert Settings.of().data.labeled_per_class == 0
 
 
 def test_a_context_of_few_prompts_is_rendered_once(monkeypatch):
