@@ -18,6 +18,7 @@ from batch_calibration.scoring.tasks.base import LabelWords, Task, first_form
 from experiments.evidence.paper_tables import paper_tables
 
 MINI_DATA = "mini"  # data name of the embedded suite, which has other configs
+FORMATS = ("png", "pdf")  # the page in LaTeX includes the PDFs
 OF_ALL = ("Figure 1", "Figure 7")  # figures of several models, and of images
 LATEX_HEAD = r"""\documentclass{article}
 \usepackage[a3paper,landscape,margin=15mm]{geometry}
