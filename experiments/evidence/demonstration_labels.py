@@ -141,7 +141,7 @@ def run(workdir: str | Path) -> None:
         write_whole(folder / f"{study.slug}{LIKELIER}.csv", csv.encode())
     for study in studies:
         drawing = Drawing("", study.slug, partial(draw, study))
-        writing.write_figure(drawing, folder / drawing.slug, ("png", "pdf"))
+        writing.write_figure(drawing, folder / drawing.slug)
     writing.print_tables(tables)
     print(f"these tables and their figures are in {folder}")
 
