@@ -21,7 +21,7 @@ from batch_calibration.diagnosis.diagnosis import Diagnosis, Right, unit_of
 from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, validation
 from batch_calibration.methods.run import holds_cosines
-from batch_calibration.metrics import Estimate, accuracy_of, gain_of, mean_recall_interval
+from batch_calibration.metrics import accuracy_of, gain_of
 from batch_calibration.scores import ScoreTable, check_distinct
 
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
@@ -227,10 +227,6 @@ def prediction_range(
         accuracy,
         np.stack([counts.min(axis=1), counts.max(axis=1)], axis=1),
     )
-
-
-DRAWS = 2000
-"""The number of bootstrap draws for intervals without a closed form."""
 
 
 @usual_jax
@@ -445,6 +441,4 @@ def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
     counts = np.bincount(gold, minlength=k)
     occurs = counts > 0  # a label without rows has no recall
     recall, counts = np.bincount(gold, hits, minlength=k)[occurs] / counts[occurs], counts[occurs]
-    # A fixed seed gives the same interval in each run.
-    ends = mean_recall_interval(recall, counts, np.random.default_rng(0), draws=DRAWS)
-    return Right(accuracy_of(hits), Estimate(float(recall.mean()), *ends))
+    return Right(accuracy_of(hits), recall, counts)

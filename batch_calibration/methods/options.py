@@ -1,8 +1,9 @@
 """Options of methods: reads METHOD.OPTION=VALUE from flags and configs, and checks the values."""
 
 from ast import literal_eval
-from collections.abc import Iterable, Mapping, Sequence
-from inspect import signature
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from inspect import Parameter, signature
 
 import numpy as np
 
@@ -104,11 +105,16 @@ def with_common(
     """
     filled = dict[str, dict[str, object]]()
     for name in methods:
-        parameters = signature(get_method(name).factory).parameters
+        parameters = _parameters(get_method(name).factory)
         taken = {option: common[option] for option in common if option in parameters}
         if of_method := {**taken, **options.get(name, {})}:
             filled[name] = of_method
     return filled
+
+
+@cache
+def _parameters(factory: Callable[..., object]) -> Mapping[str, Parameter]:
+    return signature(factory).parameters
 
 
 def counted_shares(counts: object) -> tuple[float, ...]:

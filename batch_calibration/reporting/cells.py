@@ -359,6 +359,6 @@ def right_cells(diagnosis: Diagnosis) -> Cells:
     pairs = ("as they are", diagnosis.before), (f"after {diagnosis.method}", diagnosis.after)
     for name, right in pairs:
         if right:
-            cells = [estimate_cell(share, is_share=True) for share in right]
-            rows.append([name, *cells])
+            shares = right.accuracy, right.balanced
+            rows.append([name, *(estimate_cell(share, is_share=True) for share in shares)])
     return rows

@@ -21,7 +21,7 @@ IMAGE_TASKS = ("svhn", "eurosat", "clevr")
 # The task whose distributions of scores are drawn: the paper's; else the first of two labels.
 SCORES_TASK = "qnli"
 METHOD_TASK = "sst2"  # the task that illustrates BC; likewise
-MAX_TASKS = 60  # of more tasks a page shows the gain of bc only, for its size
+MAX_TASKS = 60  # of more tasks the figure of gains shows bc only, without names
 MAX_PLANES = 13  # tasks whose planes a page shows: the paper's
 LEAST_LEVELS = 3  # levels of a factor that a box shows
 
@@ -31,12 +31,12 @@ def of_study(results: Results, section: str, group: Frame) -> Iterator[Drawing]:
     board, is_main = group.board, results.main is not None and section == _section_of(results)
     methods = [name for name in shown_methods(board) if name in board.compared]
     if methods and len(group) > 1:
-        # A page with many tasks shows bc only.
-        of_page = methods if len(board.tasks) <= MAX_TASKS else [frame.CORRECTED]
-        draw, on_page = (
-            partial(intervals.draw_gains, board, names) for names in (methods, of_page)
-        )
-        yield Drawing(section, f"{section}-gains", draw, draw_for_page=lambda texts: on_page())
+        draw = partial(intervals.draw_gains, board, methods)
+        if len(board.tasks) > MAX_TASKS and frame.CORRECTED in methods:
+            gains = board.gains(frame.CORRECTED)
+            titled = {frame.task_title(task): gain for task, gain in gains.items()}
+            draw = partial(intervals.draw_contexts, titled, f"Gain of bc by task: {board.heading}")
+        yield Drawing(section, f"{section}-gains", draw)
     names = [name for name in group.varying if name not in ("task", "model")]
     names = [name for name in names if len(group.levels(name)) >= LEAST_LEVELS]
     if names and group.has_references:

@@ -362,7 +362,7 @@ def gain(frame: Frame, method: str) -> Estimate:
 
 
 # Tables, figures and sentences ask for the same number several times.
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=32768)
 def _mean_over_contexts(frame: Frame, method: str, reference: str) -> Estimate:
     contexts, added = frame.right(method), OF_GAIN if reference else OF_ACCURACY
     if reference:

@@ -16,6 +16,7 @@ from batch_calibration.reporting.words import Card
 
 MAX_METHODS = 12  # columns of a pivot; of more methods it shows the default ones
 MAX_LEVELS = 60  # levels of a factor with a table of its own, except tasks and models
+MAX_TASKS = 200  # tasks in the table of gains; of more tasks the table by task marks them
 MAX_MODELS = 4  # models with columns side by side
 FEWEST_MODELS = 3  # from here on an interval has the models as its unit
 MIN_TEST_ROWS = 200  # with fewer rows, an accuracy near 50 % is known to 7 points at best
@@ -269,7 +270,7 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
     if len(group) > 1 and "task" in group.varying:
         note = notes_of(board, task_note(board), omitted)
         yield table("by-task", "By task", by_task(board), note, keys=2)
-        if board.compared:
+        if board.compared and len(board.tasks) <= MAX_TASKS:
             yield table("gains", "Gain over icl", gains(board), gain_note(board), unit="points")
     for name in group.varying:
         if name != "task" and len(group.levels(name)) <= MAX_LEVELS:

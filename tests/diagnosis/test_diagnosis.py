@@ -5,6 +5,7 @@ import pytest
 
 from batch_calibration import calibrate, diagnose
 from batch_calibration.diagnosis import centered_error
+from batch_calibration.metrics import mean_recall_interval
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,9 @@ def test_its_numbers_are_those_of_numpy(planted_rows):
     assert diagnosis.gain.value == pytest.approx(hits[1].mean() - hits[0].mean())
     balanced = np.mean([hits[1][gold == j].mean() for j in range(3)])
     assert diagnosis.after.balanced.value == pytest.approx(balanced)
+    recall, counts = diagnosis.after.recall, np.bincount(gold, minlength=3)
+    interval = mean_recall_interval(recall, counts, np.random.default_rng(0), draws=2000)
+    assert diagnosis.after.balanced[1:] == interval
     assert diagnosis.changed.tolist() == np.flatnonzero(before != after).tolist()
     mean = scores.mean(axis=0)
     np.testing.assert_allclose(diagnosis.preference, mean - mean.mean(), atol=1e-6)
