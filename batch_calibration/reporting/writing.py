@@ -75,9 +75,11 @@ def write_tables(study: Results, folder: Path) -> list[Table]:
 
 
 def write_figures(
-    study: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None,
+    study: Results,
+    folder: Path,
+    notify: Callable[[Path], None] = lambda path: None,
     formats: Sequence[str] = ("png",),
-) -> None:  # fmt: skip
+) -> None:
     """Writes each figure and its numbers as CSV; `notify` is called with each file."""
     for drawing in make_figures(study):
         for path in write_figure(drawing, folder / file_name(drawing.slug), formats):
