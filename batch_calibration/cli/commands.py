@@ -36,15 +36,8 @@ from batch_calibration.diagnosis.recommend import (
 )
 from batch_calibration.diagnosis.verdicts import Verdict, doubt, follow, judge_context, name_of
 from batch_calibration.errors import InputError, shown
-from batch_calibration.methods import (
-    ALL,
-    ask_about_order,
-    get_method,
-    on_shelf,
-    read_options,
-    run_methods,
-)
-from batch_calibration.methods.run import holds_cosines, task_of
+from batch_calibration.methods import ALL, ask_about_order, get_method, on_shelf, read_options
+from batch_calibration.methods.run import holds_cosines, run_methods, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.scores import BALANCED, NO_PLACE_BIAS, ScoreTable, make_block

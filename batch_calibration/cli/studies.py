@@ -140,8 +140,7 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png")
 
         writing.write_figures(results, store.workdir / "figures", notify, formats=forms)
     _print_lines(store.unmatched(records))
-    kinds = ", ".join([*map(str.upper, forms), "numbers"])
-    print(f"{len(files)} files of figures ({kinds}) are in {store.workdir / 'figures'}")
+    print(f"{len(files)} files of figures and their numbers are in {store.workdir / 'figures'}")
 
 
 def make_report(workdir: str) -> None:

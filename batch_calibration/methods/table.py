@@ -291,13 +291,8 @@ METHODS: dict[str, Method] = {
     ),
 }
 # fmt: on
-SHELF = (
-    *(name for name, method in METHODS.items() if method.group == "paper"),
-    "bc_empirical_bayes",
-    "bc_pooled_shares",
-    "ensemble",
-    "prior_matching",
-)  # fmt: skip
+_paper = (name for name, method in METHODS.items() if method.group == "paper")
+SHELF = (*_paper, "bc_empirical_bayes", "bc_pooled_shares", "ensemble", "prior_matching")
 """The methods that correct a study or a file by default: the paper's, and those that are advised
 without labels. They are few, because a reader compares all of them."""
 ALL = "all"

@@ -66,9 +66,11 @@ def write_tables(results: Results, folder: Path) -> list[Table]:
 
 
 def write_figures(
-    results: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None,
+    results: Results,
+    folder: Path,
+    notify: Callable[[Path], None] = lambda path: None,
     formats: Sequence[str] = ("png",),
-) -> None:  # fmt: skip
+) -> None:
     """Writes each figure and its numbers as CSV; calls `notify` with each file."""
     for drawing in make_figures(results):
         for path in write_figure(drawing, folder / file_name(drawing.slug), formats):
@@ -185,14 +187,17 @@ def name_page(records: Sequence[Record]) -> str:
     group = Frame(list(records))
     names = [group.levels("model"), group.levels("task")] if records else [[""], [""]]
     titles = [[*map(frame.task_title, of)] for of in names]
-    model, task = (f"{len(of):,} {kind}" if len(of) > 1 else "".join(of)
-                   for of, kind in zip(titles, ("models", "tasks"), strict=True))  # fmt: skip
+    model, task = map(_count, titles, ("models", "tasks"))
     varied = [part for part in group.scope.split(" × ") if part] if records else []
     more = [part for part in varied if not part.endswith((" models", " tasks"))]
     return (
         f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
         f"{': ' * bool(more)}{' × '.join(more)}"
     )
+
+
+def _count(names: Sequence[str], kind: str) -> str:
+    return f"{len(names):,} {kind}" if len(names) > 1 else "".join(names)
 
 
 def judge_record(record: Record, table: ScoreTable) -> Verdict:
