@@ -27,7 +27,8 @@ ORDER = ("model", "task", "template", "verbalizer", "selection", "order", "shots
 ASIDE = ("scorer", "data", "split", "limit", "over_long", "floor", "id")
 """Factors that name contexts only if all other factors are equal."""
 UNCHANGED = {"selection": "per_class", "order": "as drawn", "over_long": "error", "floor": "none"}
-"""Level of an option that a context does not mention; "own" for other options."""
+UNCHANGED |= {"seed": "none", "shots": "unknown"}
+"""Level of a factor that a context does not mention; "own" for other factors."""
 LABELS = ("demonstration_labels", "label_words")
 """Options of prompts with wrong labels or other words, which show whether a model reads them."""
 LEARNED_MARGIN = 10.0  # points above chance
@@ -321,7 +322,7 @@ def word_of(name: str, level: str) -> str:
     >>> word_of("task", "sst2"), word_of("shots", "4"), word_of("label_words", "own")
     ('SST-2', '4-shot', 'own label words')
     """
-    if name == "shots":
+    if name == "shots" and level.isdigit():
         return f"{level}-shot"
     if name in ("task", "model"):
         return level_title(name, level)
@@ -352,18 +353,18 @@ def gain(frame: Frame, method: str) -> Estimate:
 # Tables, figures and sentences ask for the same number several times.
 @lru_cache(maxsize=4096)
 def _mean_over_contexts(frame: Frame, method: str, reference: str) -> Estimate:
-    contexts, added = frame.right(method), OF_GAIN if reference else OF_ACCURACY
+    prompts, seeds = [name for name in frame.varying if name != "seed"], len(frame.by("seed"))
+    ordered = Frame([part.records[0] for part in frame.by(*prompts, "seed").values()])
+    contexts, added = ordered.right(method), OF_GAIN if reference else OF_ACCURACY
     if reference:
-        pairs = zip(contexts, frame.right(reference), strict=True)
+        pairs = zip(contexts, ordered.right(reference), strict=True)
         contexts = [after - before for after, before in pairs]
     if len(set(map(len, contexts))) == 1:
-        by_seed = [part.records for part in frame.by("seed").values()]
-        if reference and len(by_seed) > 1 and len({*map(len, by_seed)} - {1}) == 1:
+        outcomes, of_prompts = np.array(contexts), len(frame.by(*prompts))
+        if reference and min(of_prompts, seeds) > 1 and of_prompts * seeds == len(frame):
             # Prompts share the draws of the seeds, whose error does not shrink with more prompts.
-            places = {id(record): place for place, record in enumerate(frame.records)}
-            order = [list(map(places.__getitem__, map(id, records))) for records in by_seed]
-            return gain_over_prompts(np.array(contexts)[order].swapaxes(0, 1))
-        return over_rows(np.array(contexts), added)
+            return gain_over_prompts(outcomes.reshape(of_prompts, seeds, -1))
+        return over_rows(outcomes, added)
     # Contexts with different numbers of rows share no rows.
     return over_tasks([over_rows(rows[None], added) for rows in contexts])
 
