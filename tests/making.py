@@ -19,12 +19,16 @@ def make_record(
     strength=None,
     **fields,
 ):
-    """A record of one context; `methods` gives accuracies: of the rows the first are right.
+    """A record of one context; `methods` gives accuracies, or for each row whether it is right.
+
+    Of an accuracy the first rows are right.
 
     Fields of results, such as `bias`, are by method; the last method searched the strength.
     """
     info = ContextInfo(task=task, **{"shots": 0, "seed": 0} | MODEL | (context or {}))
-    right = {name: np.arange(rows) < round(share * rows) for name, share in methods.items()}
+    right = {}
+    for name, share in methods.items():
+        right[name] = share if np.ndim(share) else np.arange(rows) < round(share * rows)
     kinds = ("bias", "options", "probe_size", "over_stream")
     results_of = {kind: fields.pop(kind, None) or {} for kind in kinds}
     names = {*methods, *(name for of_methods in results_of.values() for name in of_methods)}
@@ -33,7 +37,8 @@ def make_record(
         metrics = {"accuracy": 0.5}
         if name in methods:
             before = right.get("icl") if name != "icl" else None
-            metrics = with_intervals({"accuracy": methods[name]}, right[name], before)
+            accuracy = float(np.mean(methods[name]))
+            metrics = with_intervals({"accuracy": accuracy}, right[name], before)
         own = {
             kind: of_methods[name] for kind, of_methods in results_of.items() if name in of_methods
         }

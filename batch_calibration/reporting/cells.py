@@ -92,6 +92,7 @@ def gain_cell(gain: Estimate | None, *, is_changed: bool = True) -> NumberCell:
     """Formats a gain with its interval and the mark; without any changed row it is 0.0."""
     if gain is None:
         return NumberCell("-")
+    is_changed = is_changed and any(gain)
     return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if is_changed else NumberCell("0.0")
 
 

@@ -66,8 +66,6 @@ UNLIKE_IMAGES = (
 )
 
 
-
-
 def bcl_cells(group: Frame) -> Cells:
     """BCL: a row a task with the learned strength, the average; nothing without a curve."""
     group = group.first_seeds()
@@ -178,5 +176,3 @@ def size_cells(columns: Sequence[tuple[str, Frame]]) -> Cells:
 
     ordered = {task: tasks[task] for task in frames.sort_tasks(tasks)}
     return [*cells.rows_of_tasks(ordered, header, cells_of), averages]
-
-
