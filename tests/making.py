@@ -3,6 +3,8 @@
 import numpy as np
 
 from batch_calibration.metrics import with_intervals
+from batch_calibration.reporting.frame import Frame, sort_records
+from batch_calibration.reporting.words import Card
 from batch_calibration.studies import ByRows, ContextInfo, Curve, Record, Result, ScorerInfo, pack
 
 MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "validation"}
@@ -72,3 +74,14 @@ def make_by_rows(rows, **accuracy):
     """Accuracy by rows learned from, or seen."""
     rows = tuple(rows)
     return {name: ByRows(rows, tuple(map(tuple, draws))) for name, draws in accuracy.items()}
+
+
+def make_card(*verdicts, heading="here"):
+    """A card of contexts without results; each has a seed of its own."""
+    records, own = [], []
+    for seed, verdict in enumerate(verdicts):
+        found = verdict.diagnosis
+        context = ContextInfo(task=verdict.task, seed=seed)
+        records.append(Record(f"{seed}", context, found.label_names, {"test": found.rows}, {}))
+        own.append(verdict._replace(record=f"{seed}"))
+    return Card(heading, Frame(sort_records(records)), own)

@@ -96,9 +96,8 @@ def make_page(
     lines = [f'<header><h1>{escape(title)}</h1><p class="note">{subtitle}</p></header>']
     for card in cards:
         heading = f"<h2>{escape(card.heading)}</h2>" if len(cards) > 1 else ""
-        lines.append(
-            f'<section class="card">{heading}{card_html(card, source, is_only=len(cards) == 1)}</section>'
-        )
+        content = card_html(card, source, is_only=len(cards) == 1)
+        lines.append(f'<section class="card">{heading}{content}</section>')
     lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
     if sections:
         lines.append('<h2 id="details">Details</h2>')

@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from batch_calibration.reporting.prompts import choice_name
 from chat_templates import TEMPLATES
 
 from batch_calibration.reporting.frame import axis_name, by_setting, with_settings
-from batch_calibration.reporting.prompts import choice_name
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.settings import Settings, keys
