@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
+from textwrap import shorten
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -29,6 +30,9 @@ ASIDE = ("scorer", "data", "split", "limit", "over_long", "floor", "id")
 UNCHANGED = {"selection": "per_class", "order": "as drawn", "over_long": "error", "floor": "none"}
 UNCHANGED |= {"seed": "none", "shots": "unknown"}
 """Level of a factor that a context does not mention; "own" for other factors."""
+OF_HEADING = ("model", "task", "shots", "seed", "scorer", "data", "split", "limit", "id")
+"""Factors that headings have, or that no reader needs if all contexts share them."""
+MAX_WORD = 48  # characters of an option in a note
 LABELS = ("demonstration_labels", "label_words")
 """Options of prompts with wrong labels or other words, which show whether a model reads them."""
 LEARNED_MARGIN = 10.0  # points above chance
@@ -51,14 +55,14 @@ def factors_of(record: Record) -> Factors:
     return {name: _level(value) for name, value in known.items() if value is not None}
 
 
-def _options_of(record: Record) -> Factors:
-    """Returns the options of a context's blocks and methods, which other contexts may lack."""
-    options = dict[str, object]()
-    for block in record.context.blocks.values():
-        options |= block
+def _options_of(record: Record) -> dict[tuple[str, str], str]:
+    """Maps blocks and methods, with their options that are no defaults, to levels."""
+    options = dict[tuple[str, str], object]()
+    for block, own in record.context.blocks.items():
+        options |= {(block, name): option for name, option in own.items()}
     for method, result in record.methods.items():
-        options |= {f"{method} {name}": option for name, option in result.options.items()}
-    return {name: _level(value) for name, value in options.items()}
+        options |= {(method, f"{method} {name}"): of for name, of in result.options.items()}
+    return {key: _level(value) for key, value in options.items()}
 
 
 def _level(value: object) -> str:
@@ -71,23 +75,36 @@ class Frame:
 
     Attributes:
         records: the contexts, tasks in the order of `TASKS`, seeds ascending.
+        known: the factors of each context in a larger frame; None if this is the whole frame.
     """
 
     records: list[Record]
+    known: list[Factors] | None = None
 
     @cached_property
     def factors(self) -> list[Factors]:
         """The factors of each context; a level that is missing in some contexts is filled in."""
+        if self.known is not None:
+            return self.known
         known = [factors_of(record) for record in self.records]
         names = dict.fromkeys(chain.from_iterable(known))
         filled = {name: UNCHANGED.get(name, "own") for name in names}
         options = [_options_of(record) for record in self.records]
-        for name in dict.fromkeys(chain.from_iterable(options)):
-            levels = {of_context[name] for of_context in options if name in of_context}
+        owners = [{*record.methods, *record.context.blocks} for record in self.records]
+        for key in dict.fromkeys(chain.from_iterable(options)):
+            owner, name = key
+            for of_context, has in zip(options, owners, strict=True):
+                if owner in has:
+                    of_context.setdefault(key, "own")
+            levels = {of_context[key] for of_context in options if key in of_context}
             # A context without the block or method has no level of its own.
             filled[name] = "none" if len(levels) > 1 else next(iter(levels))
-        rows = zip(options, known, strict=True)
-        return [{**filled, **of_context, **factors} for of_context, factors in rows]
+        rows = []
+        for of_context, factors in zip(options, known, strict=True):
+            # Of several blocks the first one with the option decides.
+            own = {name: level for (_, name), level in reversed(of_context.items())}
+            rows.append({**filled, **own, **factors})
+        return rows
 
     @cached_property
     def varying(self) -> list[str]:
@@ -131,6 +148,16 @@ class Frame:
         return ", ".join(shown) or "scores"
 
     @property
+    def options(self) -> str:
+        """The options that all contexts share and that are no defaults, for notes; else ""."""
+        shown = []
+        for name, level in self.factors[0].items():
+            is_shared = all(factors[name] == level for factors in self.factors)
+            if name not in OF_HEADING and level != UNCHANGED.get(name, "own") and is_shared:
+                shown.append(shorten(word_of(name, level), MAX_WORD, placeholder=" …"))
+        return f"In all contexts: {', '.join(shown)}." if shown else ""
+
+    @property
     def scope(self) -> str:
         """The numbers of levels of the varying factors: "2 tasks × 3 templates × 2 seeds"."""
         counts = []
@@ -147,22 +174,24 @@ class Frame:
 
     def by(self, *names: str) -> "dict[tuple[str, ...], Frame]":
         """Groups the contexts by the levels of some factors."""
-        groups = dict[tuple[str, ...], list[Record]]()
-        for factors, record in zip(self.factors, self.records, strict=True):
-            groups.setdefault(tuple([factors.get(name, "") for name in names]), []).append(record)
+        groups = dict[tuple[str, ...], list[int]]()
+        for place, factors in enumerate(self.factors):
+            groups.setdefault(_levels_of(factors, names), []).append(place)
 
         def rank(levels: tuple[str, ...]) -> list[tuple[float, str]]:
             return [_rank_level(name, level) for name, level in zip(names, levels, strict=True)]
 
-        return {levels: Frame(groups[levels]) for levels in sorted(groups, key=rank)}
+        return {levels: self._take(groups[levels]) for levels in sorted(groups, key=rank)}
 
     def where(self, **levels: str) -> "Frame":
         """Selects the contexts with these levels; a factor that no context has matches ""."""
-        kept = []
-        for factors, record in zip(self.factors, self.records, strict=True):
-            if all(factors.get(name, "") == level for name, level in levels.items()):
-                kept.append(record)
-        return Frame(kept)
+        wanted, factors = tuple(levels.values()), self.factors
+        return self._take([i for i, of in enumerate(factors) if _levels_of(of, levels) == wanted])
+
+    def _take(self, places: Iterable[int]) -> "Frame":
+        # A part keeps the levels that are filled in by contexts of other parts.
+        rows = [(self.records[place], self.factors[place]) for place in places]
+        return Frame([record for record, _ in rows], [factors for _, factors in rows])
 
     def matched(self, name: str) -> "Matched":
         """Selects the contexts that differ in one factor only, for a fair comparison of its levels.
@@ -172,21 +201,19 @@ class Frame:
         """
         # Seeds are draws of demonstrations, which prompts without demonstrations lack.
         others = [other for other in self.varying if other not in (name, "seed")]
-        combinations = list(self.by(*others).values())
-        has = [frozenset(part.levels(name)) for part in combinations]
+        levels_of = {key: frozenset(part.levels(name)) for key, part in self.by(*others).items()}
         best, score = frozenset(self.levels(name)), 0
-        for levels in dict.fromkeys(has):
-            count = sum(levels <= of_part for of_part in has)
+        for levels in dict.fromkeys(levels_of.values()):
+            count = sum(levels <= of_part for of_part in levels_of.values())
             if len(levels) > 1 and len(levels) ** 2 * count > score:
                 best, score = levels, len(levels) ** 2 * count
         if not score:  # each combination has one level
             return Matched(self, len(self.levels(name)) < 2)
-        kept = list[Record]()
-        for part, of_part in zip(combinations, has, strict=True):
-            if best <= of_part:
-                rows = zip(part.factors, part.records, strict=True)
-                kept += [record for factors, record in rows if factors[name] in best]
-        return Matched(Frame(sort_records(kept)), True)
+        kept = []
+        for place, factors in enumerate(self.factors):
+            if factors[name] in best and best <= levels_of[_levels_of(factors, others)]:
+                kept.append(place)
+        return Matched(self._take(kept), True)
 
     @cached_property
     def board(self) -> "Frame":
@@ -282,6 +309,10 @@ class Matched(NamedTuple):
 
     frame: Frame
     is_fair: bool
+
+
+def _levels_of(factors: Factors, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple([factors.get(name, "") for name in names])
 
 
 def _rank(name: str) -> tuple[float, str]:

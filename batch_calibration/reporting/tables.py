@@ -260,20 +260,21 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
 
     def table(kind: str, heading: str, rows: Cells, note: str = "", **more: object) -> Table:
         slug = f"{section}-{kind}"
+        # A table is also a file of its own, so each has the remarks of the records.
+        note = notes_of(group, note, group.options)
         return Table(section, slug, f"{heading}: {board.heading}", rows, note, **more)  # type: ignore[arg-type]
 
     if board.compared:
         yield table("methods", "Each method", overview(board), unit="accuracy in %, gain in points")
     if len(group) > 1 and "task" in group.varying:
-        note = notes_of(board, task_note(board), match_note(group, "task", board))
+        note = " ".join(filter(None, (task_note(board), match_note(group, "task", board))))
         yield table("by-task", "By task", by_task(board), note, keys=2)
         if board.compared:
             yield table("gains", "Gain over icl", gains(board), gain_note(board), unit="points")
     for name in group.varying:
         if name != "task" and len(group.levels(name)) <= MAX_LEVELS:
             matched, number = group.matched(name).frame, NUMBERS.get(name, "")
-            note = notes_of(matched, match_note(group, name, matched))
-            rows = by_factor(matched, name)
+            rows, note = by_factor(matched, name), match_note(group, name, matched)
             heading = f"By {factor_name(name)}"
             yield table(f"by-{factor_name(name)}".replace(" ", "-"), heading, rows, note,
                         keys=2, number=number)  # fmt: skip

@@ -76,11 +76,14 @@ def test_an_option_of_a_block_or_method_that_a_context_lacks_is_no_level():
     with_block = replace(records[0].context, blocks={"cc": {"cc_texts": ("N/A", "")}})
     changed = scaled(replace(records[0], context=with_block), 2.0)
     assert Frame([changed, records[1]]).varying == ["seed"]
-    # Two levels are a factor, and a context without the option is apart from both.
+    # Two levels are a factor. The default is a level, too; without bc there is no level.
     two = [scaled(records[0], 2.0), replace(scaled(records[0], 3.0), id="other")]
     assert Frame(two).varying == ["bc scale"]
-    three = [*two, replace(record(seed=0), id="third")]
-    assert names(three)[2] == "bc scale none"
+    by_default, without = (replace(record(seed=0), id=name) for name in ("default", "without"))
+    without.methods.pop("bc")
+    assert names([*two, by_default, without])[2:] == ["own bc scale", "bc scale none"]
+    assert names([two[0], by_default]) == ["bc scale 2.0", "own bc scale"]
+    assert Frame([two[0], replace(without, id=two[0].id)]).varying == []
 
 
 def scaled(one, scale):
@@ -128,6 +131,20 @@ def test_a_cross_compares_each_factor_where_it_varies():
     assert levels(tasks.frame, "task", "template") == sorted((task, "1") for task in cross.tasks)
     assert len(tasks.frame) == 12 and len(tasks.frame.tasks) == 6
     assert levels(cross.matched("seed").frame, "template", "seed") == [("1", "0"), ("1", "1")]
+
+
+def test_a_part_keeps_the_levels_that_other_parts_give_it():
+    """Templates and block options vary with one shot only; zero shots have the task's own."""
+    labeled = {"labeled": {"labeled_per_class": 16}}
+    cross = Frame([record(shots=0), record(shots=1), record(template=2, shots=1)])
+    parts = cross.by("shots")
+    assert [part.levels("template") for part in parts.values()] == [["own"], ["own", "2"]]
+    assert levels(cross.matched("shots").frame, "template") == [("own",)]
+    assert levels(cross.matched("template").frame, "shots") == [("1",)]
+    blocks = [{}, labeled, {"labeled": {"labeled_per_class": 4}}]
+    grid_of_blocks = Frame([record(seed=i, blocks=of) for i, of in enumerate(blocks)])
+    lacking = grid_of_blocks.where(labeled_per_class="none")
+    assert [factors["seed"] for factors in lacking.factors] == ["0"]
 
 
 def test_levels_that_share_no_other_level_are_not_fair():

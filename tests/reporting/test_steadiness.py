@@ -100,7 +100,7 @@ def test_the_table_of_spread_has_the_change_over_levels_and_rows():
     for task in ("rte", "sst2"):
         before, after = outcomes(6, 100, (0.1, 0.02), len(task))
         changes.append(change_of_deviation(before, after))
-        for i, (icl, bc) in enumerate(zip(before[:, 0], after[:, 0], strict=True)):
+        for i, (icl, bc) in enumerate(zip(before[:, 0] > 0, after[:, 0] > 0, strict=True)):
             context = {"options": {"template": i}}
             records.append(make_record(task, {"icl": icl, "bc": bc}, rows=100, context=context))
     _, of_tasks, of_templates = tables.spread(Frame(records), ["icl", "bc"])

@@ -6,7 +6,7 @@ import re
 import pytest
 from making import make_record
 
-from batch_calibration.reporting.frame import by_setting
+from batch_calibration.reporting.frame import Frame
 from batch_calibration.scores import ScoreTable, load, make_block
 from batch_calibration.studies import ScorerInfo, Store, calibrate_store
 
@@ -80,10 +80,8 @@ def test_two_scorers_are_told_apart():
         make_record("sst2", {}, context={"scorer": ScorerInfo("causal_lm", x * 16), "seed": seed})
         for x, seed in (("a", 0), ("a", 1), ("b", 0))
     )
-    assert len(by_setting([first, second])) == 1
-    groups = by_setting([first, other])
-    assert len({group.setting.slug for group in groups}) == 2
-    assert all(", scorer " in str(group.setting) for group in groups)
+    assert Frame([first, second]).names == ["seed 0", "seed 1"]
+    assert Frame([first, other]).names == ["scorer aaaa", "scorer bbbb"]
 
 
 def test_rows_without_gold_labels(score, program, tmp_path):
