@@ -75,7 +75,7 @@ class Frame:
 
     Attributes:
         records: the contexts, tasks in the order of `TASKS`, seeds ascending.
-        known: the factors of each context in a larger frame; None if this is the whole frame.
+        known: the factors of each context in a larger frame, or None.
     """
 
     records: list[Record]
@@ -393,7 +393,7 @@ def _mean_over_contexts(frame: Frame, method: str, reference: str) -> Estimate:
     if len(set(map(len, contexts))) == 1:
         outcomes, of_prompts = np.array(contexts), len(frame.by(*prompts))
         if reference and min(of_prompts, seeds) > 1 and of_prompts * seeds == len(frame):
-            # Prompts share the draws of the seeds, whose error does not shrink with more prompts.
+            # Prompts share the draws of the seeds, so this error does not shrink with their number.
             return gain_over_prompts(outcomes.reshape(of_prompts, seeds, -1))
         return over_rows(outcomes, added)
     # Contexts with different numbers of rows share no rows.

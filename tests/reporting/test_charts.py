@@ -74,9 +74,6 @@ def drawn(tables, shifted):
     numbers = random.normal(0, 0.1, (1000, 1)) + np.array([0, -0.02, 0.02])
     estimates = {"icl": GAINS["near"], "bc": GAINS["near"], "bcl": GAINS["far"]}
     forest = [*GAINS, "missing"], "points", "h", ("panel", "row")
-    maps = {"a": np.array([[1.0, np.nan]]), "b": np.array([[2.0, 3.0]])}
-    axes = ["u", "v"], ["w"], ("x", "y", "z"), (1, 1), (1, 3), study_figures.BLUES
-    maps = study_figures.draw_maps(maps, *axes, digits=0)
     return {
         "draw_curves": study_figures.draw_curves(over_shots),
         "draw_curves of rows": study_figures.draw_curves(by_size),
@@ -93,7 +90,6 @@ def drawn(tables, shifted):
         "draw_distributions": scores.draw_distributions(shifted[0], "m"),
         "draw_correction": scores.draw_correction(shifted[:1], "m"),
         "draw_robustness": study_figures.draw_robustness(Frame(varied), ["template"]),
-        "draw_maps": style.finish(maps, "h", "", []),
     }
 
 

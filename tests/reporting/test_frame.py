@@ -75,7 +75,9 @@ def test_an_option_of_a_block_or_method_that_a_context_lacks_is_no_level():
     records = grid(seed=[0, 1])
     with_block = replace(records[0].context, blocks={"cc": {"cc_texts": ("N/A", "")}})
     changed = scaled(replace(records[0], context=with_block), 2.0)
-    assert Frame([changed, records[1]]).varying == ["seed"]
+    assert Frame([replace(records[0], context=with_block), records[1]]).varying == ["seed"]
+    # An option that splits the contexts as the seeds do comes before them.
+    assert Frame([changed, records[1]]).varying == ["bc scale"]
     # Two levels are a factor. The default is a level, too; without bc there is no level.
     two = [scaled(records[0], 2.0), replace(scaled(records[0], 3.0), id="other")]
     assert Frame(two).varying == ["bc scale"]
