@@ -50,7 +50,10 @@ def factors_of(record: Record) -> Factors:
     context = record.context
     known: dict[str, object] = {"model": context.model, "task": context.task}
     known |= {"shots": context.shots, "seed": context.seed, "scorer": context.scorer.digest[:4]}
-    known |= {"data": context.data, "split": context.split, "limit": context.limit or "all"}
+    split = f"{context.split} ({context.served})" if context.served else context.split
+    known |= {"data": context.data, "split": split, "limit": context.limit or "all"}
+    if context.options.get("selection") == "explicit":
+        known["demonstrations"] = [row.rpartition("/")[2] for row in context.demonstrations]
     known |= {"floor": record.floor, **context.options, **context.factors, "id": record.id}
     return {name: _level(value) for name, value in known.items() if value is not None}
 
@@ -140,20 +143,25 @@ class Frame:
     @property
     def heading(self) -> str:
         """The levels that all contexts share, for titles: "mini, SST-2, 1-shot, 200 rows"."""
-        fixed = {**self.factors[0], **dict.fromkeys(self.varying, "")}
-        shared = filter(fixed.get, ("model", "task", "shots", "split"))
-        shown = [word_of(name, fixed[name]) for name in shared]
-        if "limit" not in self.varying and fixed["limit"] != "all":
-            shown.append(f"{fixed['limit']} rows")
+        shared = self._shared
+        names = filter(shared.get, ("model", "task", "shots", "split"))
+        shown = [word_of(name, shared[name]) for name in names]
+        if (limit := shared.get("limit", "all")) != "all":
+            shown.append(f"{limit} rows")
         return ", ".join(shown) or "scores"
+
+    @cached_property
+    def _shared(self) -> Factors:
+        common = set[tuple[str, str]](self.factors[0].items())
+        common.intersection_update(*(factors.items() for factors in self.factors))
+        return {name: level for name, level in self.factors[0].items() if (name, level) in common}
 
     @property
     def options(self) -> str:
         """The options that all contexts share and that are no defaults, for notes; else ""."""
         shown = []
-        for name, level in self.factors[0].items():
-            is_shared = all(factors[name] == level for factors in self.factors)
-            if name not in OF_HEADING and level != UNCHANGED.get(name, "own") and is_shared:
+        for name, level in self._shared.items():
+            if name not in OF_HEADING and level != UNCHANGED.get(name, "own"):
                 shown.append(shorten(word_of(name, level), MAX_WORD, placeholder=" …"))
         return f"In all contexts: {', '.join(shown)}." if shown else ""
 
@@ -485,7 +493,8 @@ def sort_records(records: Iterable[Record]) -> list[Record]:
     """Sorts contexts: tasks in the order of `TASKS`, seeds ascending."""
 
     def rank(record: Record) -> tuple[int, str, int]:
-        task, seed = record.context.task, record.context.seed
+        task = record.context.factors.get("task", record.context.task)
+        seed = record.context.seed
         return position(task), task, -1 if seed is None else seed
 
     return sorted(records, key=rank)

@@ -172,7 +172,7 @@ def _change(parts: Iterable[Frame]) -> Estimate | None:
             continue
         sides = [np.asarray(side, np.float64)[:, None] for side in (before, after)]
         if change := change_of_deviation(*sides):
-            by_task.setdefault(part.records[0].context.task, []).append(change)
+            by_task.setdefault(next(iter(part.tasks)), []).append(change)
     # Groups of a task have the same rows, so their errors do not average out.
     estimates = [Estimate(*np.mean(of_task, axis=0).tolist()) for of_task in by_task.values()]
     return over_tasks(estimates) if estimates else None
@@ -266,7 +266,8 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
 
     if board.compared:
         yield table("methods", "Each method", overview(board), unit="accuracy in %, gain in points")
-    if len(group) > 1 and "task" in group.varying:
+    is_alone = len(group) == 1 and not board.compared
+    if is_alone or "task" in group.varying:
         note = " ".join(filter(None, (task_note(board), match_note(group, "task", board))))
         yield table("by-task", "By task", by_task(board), note, keys=2)
         if board.compared:

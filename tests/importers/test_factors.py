@@ -1,5 +1,6 @@
 """Columns that separate contexts are factors; a task is a set of questions."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,7 +8,9 @@ import pytest
 
 from batch_calibration import importers
 from batch_calibration.importers import Reading
+from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.items import Results
+from batch_calibration.reporting.tables import spread
 from batch_calibration.studies import ContextInfo, Record, run_calibration
 
 ROWS = 12
@@ -55,6 +58,16 @@ def test_contexts_with_the_same_rows_are_one_task_with_the_columns_as_factors(tm
     assert list(study.tasks) == ["log"] and study.varying == ["prompt", "seed"]
     assert study.names[3] == "prompt long, seed 1"
     assert study.draws == 4
+
+
+def test_groups_of_a_task_do_not_average_their_errors_out(tmp_path):
+    """The interval of the spread is that of records with one task, not with a task a context."""
+    contexts = list(product("abc", (0, 1)))
+    tables, _ = read(write(tmp_path / "log.csv", contexts, same, answers))
+    records = run_calibration(tables, ["icl", "bc"])
+    renamed = [replace(one, context=replace(one.context, task="log")) for one in records]
+    found, expected = (spread(Frame(some), ["icl", "bc"]) for some in (records, renamed))
+    assert found == expected and found[1][-1].startswith(("+", "-"))
 
 
 def test_contexts_with_other_rows_are_other_tasks(tmp_path):

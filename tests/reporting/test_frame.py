@@ -94,6 +94,19 @@ def scaled(one, scale):
     return replace(one, methods={**one.methods, "bc": result})
 
 
+def test_a_heading_has_only_levels_that_all_contexts_share():
+    apart = Frame([record("sst2", shots=0, limit=50), record("rte", shots=4, split="test")])
+    assert apart.varying == ["task"] and apart.heading == "m"
+    proxy = Frame([record(split="validation", served="validation_proxy", limit=50)])
+    assert proxy.heading == "m, RTE, 0-shot, split validation (validation_proxy), 50 rows"
+    explicit = {"options": {"selection": "explicit"}}
+    ids = [("sst2/train/0", "sst2/train/1"), ("sst2/train/0", "sst2/train/2")]
+    two = [record(demonstrations=rows, **explicit) for rows in ids]
+    assert names(two) == ["demonstrations 0 1", "demonstrations 0 2"]
+    assert names(grid(seed=[0, 1], demonstrations=ids[:1])) == ["seed 0", "seed 1"]
+    assert Frame(grid(seed=[0, 1], template=[2])).options == "In all contexts: template 2."
+
+
 def test_zero_shots_have_no_seeds_and_unknown_shots_have_a_name():
     four = grid(shots=[4], seed=[0, 1])
     assert names([record(shots=0, seed=None), *four])[0] == "0-shot, seed none"

@@ -101,8 +101,6 @@ def test_the_tables_of_a_study_answer_one_question_each():
     slugs = [table.slug for table in made]
     assert slugs == ["m-methods", "m-by-task", "m-gains", "m-by-seed", "m-spread"]
     assert len({table.title for table in made}) == len(made)
-    without_icl = writing.make_tables(Results([make_record("rte", {"bc": 0.5})]))
-    assert without_icl == []
 
 
 def test_probabilities_have_their_units_and_the_lowest_is_best():

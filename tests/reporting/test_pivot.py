@@ -249,7 +249,9 @@ def test_a_single_context_has_no_average_of_one():
     assert [slug for slug, *_ in made] == ["m-methods"]
     header, *rows = made[0][2]
     assert header == ["method", "accuracy", "gain over icl"] and len(rows) == 3
-    assert shown([make_record("rte", {"bc": 0.5})]) == []
+    # Without icl, the accuracies are still shown.
+    ((slug, _, cells, *_),) = shown([make_record("rte", {"bc": 0.5})])
+    assert slug == "m-by-task" and cells == [["task", "rows", "bc"], ["RTE", "277", "50.0"]]
     # Several contexts of one task have no table of tasks.
     of_task = shown([random_record("sst2", None, seed) for seed in range(3)])
     assert [slug for slug, *_ in of_task] == ["m-methods", "m-by-seed", "m-spread"]

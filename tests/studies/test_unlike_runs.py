@@ -205,6 +205,6 @@ def test_other_options_of_a_method_have_a_name():
         results = {"bc_running": Result({"accuracy": 0.5}, options=options)}
         records.append(replace(record(table), methods=results))
     assert len({*names(*records)}) == 4
-    assert names(*records[1:3]) == ["bc_running batch size 8", "bc_running batch size 9"]
+    assert names(*records[1:3]) == ["bc running batch size 8", "bc running batch size 9"]
     with_default = names(records[0], records[1])
-    assert len({*with_default}) == 2 and with_default[1] == "bc_running batch size 8"
+    assert len({*with_default}) == 2 and with_default[1] == "bc running batch size 8"
