@@ -165,7 +165,8 @@ def test_the_first_screen_is_the_card_and_the_runs_are_last(page, results):
 def test_the_dots_of_the_card_are_the_numbers_of_the_tables(page, results):
     """Each level of each factor has its name, its accuracies and their difference."""
     card = page.read_text().split('class="picture dots"')[1].split("</figure>")[0]
-    found = re.findall(r">([^<]+)</text><path.*?>([\d.]+) → ([\d.]+)</text><text.*?>([^<]+)<", card)
+    pattern = r'end">([^<]+)</text><path.*?>([\d.]+) → ([\d.]+)</text><text.*?>([^<]+)<'
+    found = re.findall(pattern, card)
     group = results.studies["m"]
     expected = []
     for name in group.varying:
