@@ -75,7 +75,7 @@ def by_shots(section: str, group: Frame) -> Curves | None:
         by_method: dict[str, Points] = {}
         matched = contexts.matched("shots")
         for (shots,), part in matched.frame.by("shots").items() if matched.is_fair else ():
-            for method in filter(is_over_shots, part.methods):
+            for method in filter(is_over_shots, part.methods if shots.isdigit() else ()):
                 by_method.setdefault(method, {})[int(shots)] = 100 * part.values(method)
         several = {method: points for method, points in by_method.items() if len(points) > 1}
         tasks |= {task: several} if several else {}

@@ -13,16 +13,16 @@ from batch_calibration.reporting.tables import shown_methods
 from batch_calibration.reporting.two_labels import Shifted, shift_scores
 
 BOUNDARY_TASKS = ("sst2", "qnli")
-"""Tasks whose boundaries come first: the paper's Fig. 2."""
+"""Tasks with boundaries that come first (the paper's Fig. 2)."""
 STRENGTH_TASKS = ("qqp", "cb")
-"""Tasks whose strength is drawn by itself: the paper's Fig. 5."""
+"""Tasks with a separate figure of their strength (the paper's Fig. 5)."""
 IMAGE_TASKS = ("svhn", "eurosat", "clevr")
-"""Tasks of images that are drawn with intervals: the paper's Fig. 7."""
-# The task whose distributions of scores are drawn: the paper's; else the first of two labels.
-SCORES_TASK = "qnli"
-METHOD_TASK = "sst2"  # the task that illustrates BC; likewise
-MAX_TASKS = 60  # of more tasks the figure of gains shows bc only, without names
-MAX_PLANES = 13  # tasks whose planes a page shows: the paper's
+"""Tasks of images that are drawn with intervals (the paper's Fig. 7)."""
+# The paper's task; if it is missing, the first task with two labels is drawn.
+SCORES_TASK = "qnli"  # its scores' distributions are drawn
+METHOD_TASK = "sst2"  # it illustrates BC
+MAX_TASKS = 60  # with more tasks the figure of gains shows only bc, without names
+MAX_PLANES = 13  # planes on a page, as the paper has tasks
 LEAST_LEVELS = 3  # levels of a factor that a box shows
 
 

@@ -185,19 +185,17 @@ def name_page(records: Sequence[Record]) -> str:
     'Label bias on mine: 2 seeds'
     """
     group = Frame(list(records))
-    names = [group.levels("model"), group.levels("task")] if records else [[""], [""]]
-    titles = [[*map(frame.task_title, of)] for of in names]
-    model, task = map(_count, titles, ("models", "tasks"))
+    names = []
+    for kind in ("model", "task"):
+        titles = list(map(frame.task_title, group.levels(kind))) if records else [""]
+        names.append(f"{len(titles):,} {kind}s" if len(titles) > 1 else titles[0])
+    model, task = names
     varied = [part for part in group.scope.split(" × ") if part] if records else []
     more = [part for part in varied if not part.endswith((" models", " tasks"))]
     return (
         f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
         f"{': ' * bool(more)}{' × '.join(more)}"
     )
-
-
-def _count(names: Sequence[str], kind: str) -> str:
-    return f"{len(names):,} {kind}" if len(names) > 1 else "".join(names)
 
 
 def judge_record(record: Record, table: ScoreTable) -> Verdict:
