@@ -127,7 +127,7 @@ class Frame:
         # Several columns of a file that make up the task are shown in its place.
         columns = [name for name in self.records[0].context.factors if name in kept]
         joint = zip(*(kept[name] for name in columns if name != "task"), strict=True)
-        if len(columns) > 2 and len({*joint}) == len({*kept["task"]}):
+        if "task" in kept and len(columns) > 2 and len({*joint}) == len({*kept["task"]}):
             del kept["task"]
         return sorted(kept, key=lambda name: (name in ASIDE, _rank(name)))
 
