@@ -173,9 +173,8 @@ def _columns_of_rows(
         groups = dict[tuple[str, ...], list[Sequence[int]]]()
         for combination, rows in contexts.items():
             groups.setdefault(tuple([combination[other] for other in others]), []).append(rows)
-        if len(groups) < len(contexts) and all(
-            _ask_the_same(imported, group) for group in groups.values()
-        ):
+        are_same = [_ask_the_same(imported, group) for group in groups.values()]
+        if len(groups) < len(contexts) and all(are_same):
             kept = others
     return kept
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LEARNED = "✓"  # behind a task that the model has learned
 MARK = "*"  # behind a gain or a loss that exceeds noise
 WINS = "wins, ties, losses"  # the name of what `wins_cell` counts
-GREEK = {"γ": "gamma", "μ": "mu", "Σ": "Sigma"}  # letters of formulas, and what LaTeX calls them
+GREEK = {"γ": "gamma", "μ": "mu", "Σ": "Sigma"}  # letters of formulas, and their names in LaTeX
 LATEX = str.maketrans(
     dict(zip("&%$#_{}", (r"\&", r"\%", r"\$", r"\#", r"\_", r"\{", r"\}"), strict=True))
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
@@ -36,10 +36,10 @@ MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in r"\`*[]<>|"})
 
 
 class NumberCell(Number):
-    """A number as it is printed, and where it has an interval, its three parts.
+    """A number as it is printed, perhaps with an interval.
 
     Attributes:
-        parts: the number, the interval with its brackets, and the mark behind them; else empty.
+        parts: the number, the interval in brackets, and the mark; empty without an interval.
     """
 
     parts: tuple[str, ...] = ()
@@ -54,16 +54,16 @@ class Second(NumberCell):
 
 
 class Sums(list[str]):
-    """A row that sums up those above it."""
+    """A row that summarizes the rows above it."""
 
 
-Samples = Sequence[ArrayLike]  # numbers, several of each or none
+Samples = Sequence[ArrayLike]  # for each cell no number, one or several
 Marks = Sequence[type[NumberCell]]  # of the best, the second best, and so on
 Cells = list[list[str]]  # texts are names and counts, each `NumberCell` is a measured number
 
 
 def rows_cell(records: Sequence[Record]) -> str:
-    """Returns the number of labeled test rows of contexts, and after † of shortened prompts.
+    """Returns the number of labeled test rows of contexts, and of shortened prompts after †.
 
     Numbers that differ between contexts become a range.
     """
@@ -76,7 +76,7 @@ def rows_cell(records: Sequence[Record]) -> str:
 
 
 def estimate_cell(estimate: Estimate, mark: str = "", *, is_share: bool = False) -> NumberCell:
-    """A difference in points, or a share in %, with its interval and perhaps a mark.
+    """Formats a difference in points, or a share in %, with its interval and a mark.
 
     >>> estimate_cell(Estimate(0.015, 0.002, 0.028), "*").parts
     ('+1.5', '[+0.2, +2.8]', '*')
@@ -92,22 +92,23 @@ def gain_cell(gain: Estimate | None, *, is_changed: bool = True) -> NumberCell:
     """Formats a gain with its interval and the mark; without any changed row it is 0.0."""
     if gain is None:
         return NumberCell("-")
+    is_changed = is_changed and any(gain)
     return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if is_changed else NumberCell("0.0")
 
 
 def count_signs(gains: Iterable[Estimate]) -> tuple[int, int, int]:
-    """Counts of gains above noise, within it, below it."""
+    """Counts the gains above noise, within it, and below it."""
     signs = [gain.beyond_noise for gain in gains]
     return signs.count(1), signs.count(0), signs.count(-1)
 
 
 def wins_cell(gains: Iterable[Estimate]) -> str:
-    """The same counts as a cell."""
+    """Formats the counts of `count_signs`."""
     return ", ".join(map(str, count_signs(gains)))
 
 
 def spread(values: np.ndarray, digits: int = 1) -> NumberCell:
-    """The mean, and behind ± the standard deviation where there are several; of none a dash."""
+    """Formats the mean of values, and their standard deviation if there are several."""
     if not len(values):
         return NumberCell("-")
     mean = f"{values.mean():.{digits}f}"
@@ -125,9 +126,14 @@ def mark_best(
     numbers: Sequence[float | None], cells: Sequence[NumberCell], digits: int = 1, *,
     is_lowest: bool = False, marks: Marks = (Best,),
 ) -> list[NumberCell]:  # fmt: skip
-    """The cells, with a mark on the highest numbers as rounded for print; None is never the best.
+    """Marks the cells with the highest numbers after rounding; a missing number has no mark.
 
-    With `is_lowest` the lowest are the best; `marks` are of the best, the second best, and so on.
+    Args:
+        numbers: the number of each cell.
+        cells: the cells.
+        digits: the number of digits that are printed.
+        is_lowest: True if the lowest numbers are the best.
+        marks: the types of the best cells, the second best, and so on.
     """
     rounded = [None if number is None else round(float(number), digits) for number in numbers]
     ranks = sorted({number for number in rounded if number is not None}, reverse=not is_lowest)
@@ -142,7 +148,7 @@ def mark_best(
 def best_of(
     samples: Samples, digits: int = 1, *, is_lowest: bool = False, marks: Marks = (Best,)
 ) -> list[NumberCell]:
-    """A cell for each sample, a number or several or none: `spread`, marked by its mean."""
+    """Formats each sample as in `spread`, and marks the best means."""
     arrays = [np.atleast_1d(np.asarray(sample, float)) for sample in samples]
     means = [array.mean() if len(array) else None for array in arrays]
     cells = [spread(array, digits) for array in arrays]
@@ -150,7 +156,7 @@ def best_of(
 
 
 def markdown(cells: Cells, note: str = "") -> str:
-    """A pipe table, and below it a note."""
+    """Formats a pipe table, and a note below it."""
 
     def text(cell: str) -> str:
         plain = " ".join(cell.split()).translate(MARKDOWN)
@@ -163,9 +169,9 @@ def markdown(cells: Cells, note: str = "") -> str:
 
 
 def latex(cells: Cells, note: str = "") -> str:
-    """A booktabs table, a rule above its sums where there are any, and a note.
+    """Formats a booktabs table with a rule above its sums, and a note.
 
-    The mark of a learned task is amssymb's.
+    The mark of a learned task needs the package amssymb.
     """
 
     def text(cell: str) -> str:
@@ -184,7 +190,7 @@ def latex(cells: Cells, note: str = "") -> str:
     return "\n".join([*lines, ""])
 
 
-FILE_WIDTH = 100  # letters that a line has in a file or a pipe
+FILE_WIDTH = 100  # letters in a line of a file or a pipe
 
 
 def show_cells(heading: str, cells: Cells, note: str = "", keys: int = 1) -> None:
@@ -201,11 +207,11 @@ def show_cells(heading: str, cells: Cells, note: str = "", keys: int = 1) -> Non
 
 
 def aligned(cells: Cells, *, is_bold: bool = False) -> list[str]:
-    """The lines of a table, a rule below its header: names to the left, numbers to the right.
+    """Returns the lines of a table: names to the left, numbers to the right.
 
     Args:
         cells: header and rows.
-        is_bold: whether the best of each row is bold, as terminals show it.
+        is_bold: True to print the best cells in bold, for a terminal.
     """
     widths, lines = _widths(cells), []
     for row in cells:
@@ -221,20 +227,20 @@ def aligned(cells: Cells, *, is_bold: bool = False) -> list[str]:
 
 
 def _widths(cells: Cells) -> list[int]:
-    """Columns of a terminal that each column of the table takes."""
+    """Returns the width of each column on a terminal."""
     plain = [map(_plain, column) for column in zip(*cells, strict=True)]
     return [max(map(_width, column)) for column in plain]
 
 
 def line_width() -> int:
-    """Letters that a line has at most: COLUMNS, the terminal's columns, or those of a file."""
+    """Returns the maximum width of a line: COLUMNS, or the width of the terminal or a file."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         return shutil.get_terminal_size().columns
     return FILE_WIDTH
 
 
 def filled(sentence: str) -> str:
-    """A sentence in lines of that width; a path or a name stays whole."""
+    """Breaks a sentence into lines of `line_width`; a path or a name stays whole."""
     return fill(sentence, line_width(), break_long_words=False, break_on_hyphens=False)
 
 
@@ -253,14 +259,14 @@ def _split_columns(widths: Sequence[int], keys: int) -> Iterator[list[int]]:
 
 
 def _plain(text: str) -> str:
-    """One line without signs that steer a terminal."""
+    """Returns one line without control characters."""
     line = " ".join(text.split())
     return "".join([sign if category(sign)[0] != "C" else " " for sign in line])
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal that a text takes."""
-    # Accents stand on the letter before them; signs of East Asia are two columns wide.
+    """Returns the width of a text on a terminal."""
+    # Accents have no width; East Asian characters are two columns wide.
     signs = [sign for sign in text if category(sign) not in ("Mn", "Me")]
     return len(signs) + sum(east_asian_width(sign) in "WF" for sign in signs)
 
@@ -283,7 +289,7 @@ OVERVIEW = "context gain before after prefers nats recommended expected rows"
 
 
 def size_cell(diagnosis: Diagnosis, *, error: bool = False) -> str:
-    """The size of a preference, in nats without a unit, of cosines in standard deviations."""
+    """Formats the size of a preference, in nats, or in standard deviations of cosines."""
     if np.isnan(diagnosis.size):
         return "-"
     behind = f" ± {diagnosis.pair_error / diagnosis.unit:.2f}" if error else ""
@@ -291,7 +297,7 @@ def size_cell(diagnosis: Diagnosis, *, error: bool = False) -> str:
 
 
 def with_unit(cells: Cells, note: str, are_cosines: Set[bool]) -> tuple[Cells, str]:
-    """A table whose column "nats", and a note on it, say the unit of cosines where some are."""
+    """Replaces "nats" in a header and a note by the unit of cosines if some scores are cosines."""
     if True not in are_cosines:
         return cells, note
     name = " or".join(["nats", SD][-len(are_cosines) :]).strip()
@@ -301,7 +307,7 @@ def with_unit(cells: Cells, note: str, are_cosines: Set[bool]) -> tuple[Cells, s
 
 
 def context_cells(name: str, diagnosis: Diagnosis) -> dict[str, str]:
-    """Facts of a context, by column; accuracies and their gain where labels are known."""
+    """Maps columns to facts of a context; accuracies are empty without right labels."""
     cells = {
         "context": name,
         "rows": str(diagnosis.rows),
@@ -319,7 +325,7 @@ def context_cells(name: str, diagnosis: Diagnosis) -> dict[str, str]:
 
 
 def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
-    """A row a context, the largest effect first: its gain where it is known, else its nats."""
+    """Makes a row for each context, the largest gain first, or the largest preference."""
 
     def effect(verdict: Verdict) -> tuple[bool, float]:
         diagnosis, gain = verdict.diagnosis, verdict.diagnosis.gain
@@ -340,7 +346,7 @@ def verdict_cells(verdicts: Sequence[Verdict]) -> Cells:
 
 
 def label_cells(diagnosis: Diagnosis) -> Cells:
-    """A row a label: its preference, its share of predictions before and after, of the right."""
+    """Makes a row for each label: preference, and shares before, after and of right labels."""
     unit = SD.strip() if diagnosis.cosines else "nats"
     rows: Cells = [["label", f"preferred by ({unit})", "predicted", f"after {diagnosis.method}"]]
     shares = [diagnosis.predicted, diagnosis.corrected]
@@ -354,7 +360,7 @@ def label_cells(diagnosis: Diagnosis) -> Cells:
 
 
 def right_cells(diagnosis: Diagnosis) -> Cells:
-    """Accuracy and balanced accuracy, before and after; without right labels neither is there."""
+    """Makes rows of accuracy and balanced accuracy before and after; empty without labels."""
     rows: Cells = [["scores", "accuracy", "balanced accuracy"]]
     pairs = ("as they are", diagnosis.before), (f"after {diagnosis.method}", diagnosis.after)
     for name, right in pairs:

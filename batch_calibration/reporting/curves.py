@@ -74,7 +74,7 @@ def by_shots(section: str, group: Frame) -> Curves | None:
     for task, contexts in group.tasks.items():
         by_method: dict[str, Points] = {}
         for (shots,), part in contexts.by("shots").items():
-            for method in filter(is_over_shots, part.methods):
+            for method in filter(is_over_shots, part.methods if shots.isdigit() else ()):
                 by_method.setdefault(method, {})[int(shots)] = 100 * part.values(method)
         several = {method: points for method, points in by_method.items() if len(points) > 1}
         tasks |= {task: several} if several else {}

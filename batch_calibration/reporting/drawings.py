@@ -13,16 +13,16 @@ from batch_calibration.reporting.tables import shown_methods
 from batch_calibration.reporting.two_labels import Shifted, shift_scores
 
 BOUNDARY_TASKS = ("sst2", "qnli")
-"""Tasks whose boundaries come first: the paper's Fig. 2."""
+"""Tasks with boundaries that come first (the paper's Fig. 2)."""
 STRENGTH_TASKS = ("qqp", "cb")
-"""Tasks whose strength is drawn by itself: the paper's Fig. 5."""
+"""Tasks with a separate figure of their strength (the paper's Fig. 5)."""
 IMAGE_TASKS = ("svhn", "eurosat", "clevr")
-"""Tasks of images that are drawn with intervals: the paper's Fig. 7."""
-# The task whose distributions of scores are drawn: the paper's; else the first of two labels.
-SCORES_TASK = "qnli"
-METHOD_TASK = "sst2"  # the task that illustrates BC; likewise
-MAX_TASKS = 200  # of more tasks a page shows the gain of bc only, for its size
-MAX_PLANES = 13  # tasks whose planes a page shows: the paper's
+"""Tasks of images that are drawn with intervals (the paper's Fig. 7)."""
+# The paper's task; if it is missing, the first task with two labels is drawn.
+SCORES_TASK = "qnli"  # its scores' distributions are drawn
+METHOD_TASK = "sst2"  # it illustrates BC
+MAX_TASKS = 200  # with more tasks a page shows only the gain of bc, to stay small
+MAX_PLANES = 13  # planes on a page, as the paper has tasks
 LEAST_LEVELS = 3  # levels of a factor that a box shows
 
 
@@ -33,9 +33,7 @@ def of_study(results: Results, section: str, group: Frame) -> Iterator[Drawing]:
     if methods and len(group) > 1:
         # A page with many tasks shows bc only.
         of_page = methods if len(board.tasks) <= MAX_TASKS else [frame.CORRECTED]
-        draw, on_page = (
-            partial(intervals.draw_gains, board, names) for names in (methods, of_page)
-        )
+        draw, on_page = (partial(intervals.draw_gains, board, m) for m in (methods, of_page))
         yield Drawing(section, f"{section}-gains", draw, draw_for_page=lambda texts: on_page())
     names = [name for name in group.varying if name not in ("task", "model")]
     names = [name for name in names if len(group.levels(name)) >= LEAST_LEVELS]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
+from textwrap import shorten
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -27,7 +28,11 @@ ORDER = ("model", "task", "template", "verbalizer", "selection", "order", "shots
 ASIDE = ("scorer", "data", "split", "limit", "over_long", "floor", "id")
 """Factors that name contexts only if all other factors are equal."""
 UNCHANGED = {"selection": "per_class", "order": "as drawn", "over_long": "error", "floor": "none"}
-"""Level of an option that a context does not mention; "own" for other options."""
+UNCHANGED |= {"seed": "none", "shots": "unknown"}
+"""Level of a factor that a context does not mention; "own" for other factors."""
+OF_HEADING = ("model", "task", "shots", "seed", "scorer", "data", "split", "limit", "id")
+"""Factors that headings have, or that no reader needs if all contexts share them."""
+MAX_WORD = 48  # characters of an option in a note
 LABELS = ("demonstration_labels", "label_words")
 """Options of prompts with wrong labels or other words, which show whether a model reads them."""
 LEARNED_MARGIN = 10.0  # points above chance
@@ -45,19 +50,22 @@ def factors_of(record: Record) -> Factors:
     context = record.context
     known: dict[str, object] = {"model": context.model, "task": context.task}
     known |= {"shots": context.shots, "seed": context.seed, "scorer": context.scorer.digest[:4]}
-    known |= {"data": context.data, "split": context.split, "limit": context.limit or "all"}
+    split = f"{context.split} ({context.served})" if context.served else context.split
+    known |= {"data": context.data, "split": split, "limit": context.limit or "all"}
+    if context.options.get("selection") == "explicit":
+        known["demonstrations"] = [row.rpartition("/")[2] for row in context.demonstrations]
     known |= {"floor": record.floor, **context.options, **context.factors, "id": record.id}
     return {name: _level(value) for name, value in known.items() if value is not None}
 
 
-def _options_of(record: Record) -> Factors:
-    """Returns the options of a context's blocks and methods, which other contexts may lack."""
-    options = dict[str, object]()
-    for block in record.context.blocks.values():
-        options |= block
+def _options_of(record: Record) -> dict[tuple[str, str], str]:
+    """Maps blocks and methods, with their options that are no defaults, to levels."""
+    options = dict[tuple[str, str], object]()
+    for block, own in record.context.blocks.items():
+        options |= {(block, name): option for name, option in own.items()}
     for method, result in record.methods.items():
-        options |= {f"{method} {name}": option for name, option in result.options.items()}
-    return {name: _level(value) for name, value in options.items()}
+        options |= {(method, f"{method} {name}"): of for name, of in result.options.items()}
+    return {key: _level(value) for key, value in options.items()}
 
 
 def _level(value: object) -> str:
@@ -70,23 +78,36 @@ class Frame:
 
     Attributes:
         records: the contexts, tasks in the order of `TASKS`, seeds ascending.
+        known: the factors of each context in a larger frame, or None.
     """
 
     records: list[Record]
+    known: list[Factors] | None = None
 
     @cached_property
     def factors(self) -> list[Factors]:
         """The factors of each context; a level that is missing in some contexts is filled in."""
+        if self.known is not None:
+            return self.known
         known = [factors_of(record) for record in self.records]
         names = dict.fromkeys(chain.from_iterable(known))
         filled = {name: UNCHANGED.get(name, "own") for name in names}
         options = [_options_of(record) for record in self.records]
-        for name in dict.fromkeys(chain.from_iterable(options)):
-            levels = {of_context[name] for of_context in options if name in of_context}
+        owners = [{*record.methods, *record.context.blocks} for record in self.records]
+        for key in dict.fromkeys(chain.from_iterable(options)):
+            owner, name = key
+            for of_context, has in zip(options, owners, strict=True):
+                if owner in has:
+                    of_context.setdefault(key, "own")
+            levels = {of_context[key] for of_context in options if key in of_context}
             # A context without the block or method has no level of its own.
             filled[name] = "none" if len(levels) > 1 else next(iter(levels))
-        rows = zip(options, known, strict=True)
-        return [{**filled, **of_context, **factors} for of_context, factors in rows]
+        rows = []
+        for of_context, factors in zip(options, known, strict=True):
+            # Of several blocks the first one with the option decides.
+            own = {name: level for (_, name), level in reversed(of_context.items())}
+            rows.append({**filled, **own, **factors})
+        return rows
 
     @cached_property
     def varying(self) -> list[str]:
@@ -122,12 +143,27 @@ class Frame:
     @property
     def heading(self) -> str:
         """The levels that all contexts share, for titles: "mini, SST-2, 1-shot, 200 rows"."""
-        fixed = {**self.factors[0], **dict.fromkeys(self.varying, "")}
-        shared = filter(fixed.get, ("model", "task", "shots", "split"))
-        shown = [word_of(name, fixed[name]) for name in shared]
-        if "limit" not in self.varying and fixed["limit"] != "all":
-            shown.append(f"{fixed['limit']} rows")
+        shared = self._shared
+        names = filter(shared.get, ("model", "task", "shots", "split"))
+        shown = [word_of(name, shared[name]) for name in names]
+        if (limit := shared.get("limit", "all")) != "all":
+            shown.append(f"{limit} rows")
         return ", ".join(shown) or "scores"
+
+    @cached_property
+    def _shared(self) -> Factors:
+        common = set[tuple[str, str]](self.factors[0].items())
+        common.intersection_update(*(factors.items() for factors in self.factors))
+        return {name: level for name, level in self.factors[0].items() if (name, level) in common}
+
+    @property
+    def options(self) -> str:
+        """The options that all contexts share and that are no defaults, for notes; else ""."""
+        shown = []
+        for name, level in self._shared.items():
+            if name not in OF_HEADING and level != UNCHANGED.get(name, "own"):
+                shown.append(shorten(word_of(name, level), MAX_WORD, placeholder=" …"))
+        return f"In all contexts: {', '.join(shown)}." if shown else ""
 
     @property
     def scope(self) -> str:
@@ -146,22 +182,24 @@ class Frame:
 
     def by(self, *names: str) -> "dict[tuple[str, ...], Frame]":
         """Groups the contexts by the levels of some factors."""
-        groups = dict[tuple[str, ...], list[Record]]()
-        for factors, record in zip(self.factors, self.records, strict=True):
-            groups.setdefault(tuple([factors.get(name, "") for name in names]), []).append(record)
+        groups = dict[tuple[str, ...], list[int]]()
+        for place, factors in enumerate(self.factors):
+            groups.setdefault(_levels_of(factors, names), []).append(place)
 
         def rank(levels: tuple[str, ...]) -> list[tuple[float, str]]:
             return [_rank_level(name, level) for name, level in zip(names, levels, strict=True)]
 
-        return {levels: Frame(groups[levels]) for levels in sorted(groups, key=rank)}
+        return {levels: self._take(groups[levels]) for levels in sorted(groups, key=rank)}
 
     def where(self, **levels: str) -> "Frame":
         """Selects the contexts with these levels; a factor that no context has matches ""."""
-        kept = []
-        for factors, record in zip(self.factors, self.records, strict=True):
-            if all(factors.get(name, "") == level for name, level in levels.items()):
-                kept.append(record)
-        return Frame(kept)
+        wanted, factors = tuple(levels.values()), self.factors
+        return self._take([i for i, of in enumerate(factors) if _levels_of(of, levels) == wanted])
+
+    def _take(self, places: Iterable[int]) -> "Frame":
+        # A part keeps the levels that are filled in by contexts of other parts.
+        rows = [(self.records[place], self.factors[place]) for place in places]
+        return Frame([record for record, _ in rows], [factors for _, factors in rows])
 
     def matched(self, name: str) -> "Matched":
         """Selects the contexts that differ in one factor only, for a fair comparison of its levels.
@@ -171,21 +209,19 @@ class Frame:
         """
         # Seeds are draws of demonstrations, which prompts without demonstrations lack.
         others = [other for other in self.varying if other not in (name, "seed")]
-        combinations = list(self.by(*others).values())
-        has = [frozenset(part.levels(name)) for part in combinations]
+        levels_of = {key: frozenset(part.levels(name)) for key, part in self.by(*others).items()}
         best, score = frozenset(self.levels(name)), 0
-        for levels in dict.fromkeys(has):
-            count = sum(levels <= of_part for of_part in has)
+        for levels in dict.fromkeys(levels_of.values()):
+            count = sum(levels <= of_part for of_part in levels_of.values())
             if len(levels) > 1 and len(levels) ** 2 * count > score:
                 best, score = levels, len(levels) ** 2 * count
         if not score:  # each combination has one level
             return Matched(self, len(self.levels(name)) < 2)
-        kept = list[Record]()
-        for part, of_part in zip(combinations, has, strict=True):
-            if best <= of_part:
-                rows = zip(part.factors, part.records, strict=True)
-                kept += [record for factors, record in rows if factors[name] in best]
-        return Matched(Frame(sort_records(kept)), True)
+        kept = []
+        for place, factors in enumerate(self.factors):
+            if factors[name] in best and best <= levels_of[_levels_of(factors, others)]:
+                kept.append(place)
+        return Matched(self._take(kept), True)
 
     @cached_property
     def board(self) -> "Frame":
@@ -283,6 +319,10 @@ class Matched(NamedTuple):
     is_fair: bool
 
 
+def _levels_of(factors: Factors, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple([factors.get(name, "") for name in names])
+
+
 def _rank(name: str) -> tuple[float, str]:
     """Ranks a factor for names and tables: `ORDER`, with other factors before the shots."""
     if name in ASIDE:
@@ -321,7 +361,7 @@ def word_of(name: str, level: str) -> str:
     >>> word_of("task", "sst2"), word_of("shots", "4"), word_of("label_words", "own")
     ('SST-2', '4-shot', 'own label words')
     """
-    if name == "shots":
+    if name == "shots" and level.isdigit():
         return f"{level}-shot"
     if name in ("task", "model"):
         return level_title(name, level)
@@ -352,18 +392,18 @@ def gain(frame: Frame, method: str) -> Estimate:
 # Tables, figures and sentences ask for the same number several times.
 @lru_cache(maxsize=4096)
 def _mean_over_contexts(frame: Frame, method: str, reference: str) -> Estimate:
-    contexts, added = frame.right(method), OF_GAIN if reference else OF_ACCURACY
+    prompts, seeds = [name for name in frame.varying if name != "seed"], len(frame.by("seed"))
+    ordered = Frame([part.records[0] for part in frame.by(*prompts, "seed").values()])
+    contexts, added = ordered.right(method), OF_GAIN if reference else OF_ACCURACY
     if reference:
-        pairs = zip(contexts, frame.right(reference), strict=True)
+        pairs = zip(contexts, ordered.right(reference), strict=True)
         contexts = [after - before for after, before in pairs]
     if len(set(map(len, contexts))) == 1:
-        by_seed = [part.records for part in frame.by("seed").values()]
-        if reference and len(by_seed) > 1 and len({*map(len, by_seed)} - {1}) == 1:
-            # Prompts share the draws of the seeds, whose error does not shrink with more prompts.
-            places = {id(record): place for place, record in enumerate(frame.records)}
-            order = [list(map(places.__getitem__, map(id, records))) for records in by_seed]
-            return gain_over_prompts(np.array(contexts)[order].swapaxes(0, 1))
-        return over_rows(np.array(contexts), added)
+        outcomes, of_prompts = np.array(contexts), len(frame.by(*prompts))
+        if reference and min(of_prompts, seeds) > 1 and of_prompts * seeds == len(frame):
+            # Prompts share the draws of the seeds, so this error does not shrink with their number.
+            return gain_over_prompts(outcomes.reshape(of_prompts, seeds, -1))
+        return over_rows(outcomes, added)
     # Contexts with different numbers of rows share no rows.
     return over_tasks([over_rows(rows[None], added) for rows in contexts])
 
@@ -453,7 +493,8 @@ def sort_records(records: Iterable[Record]) -> list[Record]:
     """Sorts contexts: tasks in the order of `TASKS`, seeds ascending."""
 
     def rank(record: Record) -> tuple[int, str, int]:
-        task, seed = record.context.task, record.context.seed
+        task = record.context.factors.get("task", record.context.task)
+        seed = record.context.seed
         return position(task), task, -1 if seed is None else seed
 
     return sorted(records, key=rank)

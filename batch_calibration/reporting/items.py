@@ -7,7 +7,6 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from batch_calibration.files import file_name
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting.cells import Cells
 from batch_calibration.reporting.frame import LABELS, UNCHANGED, Frame, split_studies
@@ -47,7 +46,8 @@ class Results:
         studies = dict[str, Frame]()
         for frame in split_studies(self.records):
             models = frame.levels("model")
-            name = file_name(models[0] if len(models) == 1 else f"{len(models)} models") or "scores"
+            name = models[0] if len(models) == 1 else f"{len(models)} models"
+            name = (name or "scores").replace(" ", "-")
             # Studies of one model differ in their data.
             while name in studies:
                 name = f"{name}-{len(studies) + 1}"

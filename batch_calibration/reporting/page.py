@@ -1,4 +1,4 @@
-"""The page as text: its style, figures and program are in it, nothing is fetched."""
+"""Makes the page as text with its style, figures and program; it loads no other file."""
 
 import base64
 import re
@@ -30,10 +30,10 @@ TITLE = "Label-bias correction"
 FOLDER = Path(__file__).parent
 FIRST_METHODS = ("icl", "cc", "dc", "pc", "bc")  # of the first screen, the paper's
 MOVES = "How far accuracy moves along one factor while the others are held (SD, points):"
-MAX_CONTEXTS_FULL = 100  # of more contexts none has reasons and a table of its own
-MAX_BARS = 5  # labels of a card's picture; of more those with the largest errors in their shares
+MAX_CONTEXTS_FULL = 100  # contexts with reasons and a table; with more, no context has them
+MAX_BARS = 5  # labels in a card's picture, those with the largest errors in their shares
 MAX_LETTERS = 24  # letters of a level beside a dot
-MAX_DOTS = 15  # levels of a factor in a card's picture; of more those with the largest changes
+MAX_DOTS = 15  # levels of a factor in a card's picture, those with the largest changes
 MEANINGS = {
     "context": "All that decides the scores but the rows: model, template, label words, examples.",
     "label bias": "A model's preference for some labels whatever the input.",
@@ -42,7 +42,7 @@ MEANINGS = {
     "nats": "The unit of log-probabilities: 0.69 nats are a factor of 2.",
     "bc": "Batch Calibration: it subtracts each label's mean score over the rows. icl: no change.",
 }
-"""Word -> what it means, of the words that the page uses most."""
+"""Word -> its meaning."""
 NO_RUNS = (
     "This workdir has no facts about scoring runs: its scores came from elsewhere, or from a "
     "version that stored none."
@@ -96,9 +96,8 @@ def make_page(
     lines = [f'<header><h1>{escape(title)}</h1><p class="note">{subtitle}</p></header>']
     for card in cards:
         heading = f"<h2>{escape(card.heading)}</h2>" if len(cards) > 1 else ""
-        lines.append(
-            f'<section class="card">{heading}{card_html(card, source, is_only=len(cards) == 1)}</section>'
-        )
+        content = card_html(card, source, is_only=len(cards) == 1)
+        lines.append(f'<section class="card">{heading}{content}</section>')
     lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
     if sections:
         lines.append('<h2 id="details">Details</h2>')
@@ -106,7 +105,7 @@ def make_page(
         lines.append(_section(section, f"s{number}"))
     if runs is not None:
         lines.append(_fold('class="section" id="run"', "<h3>Runs</h3>", runs_html(runs)))
-    # The words that the page uses; of cosines it says that they have no nats.
+    # Only words on the page; "nats" does not count in the note on cosines.
     used, meanings = "\n".join(lines).replace("osines have no nats", ""), ""
     for word, meaning in MEANINGS.items():
         meanings += f"<dt>{word}</dt><dd>{escape(meaning)}</dd>" * (word in used)
@@ -357,7 +356,7 @@ def context_tables(verdict: Verdict) -> list[Table]:
     """Makes two tables of a context: facts of each label, and the share of right answers."""
     name, rows = verdict.name, cells.label_cells(verdict.diagnosis)
     both = [Table("", "labels", f"{name}: labels", rows, unit="shares in %")]
-    if verdict.diagnosis.before:  # None if no right label is known
+    if verdict.diagnosis.before:  # it needs right labels
         rows = cells.right_cells(verdict.diagnosis)
         both.append(Table("", "right", f"{name}: right answers", rows, unit="in %"))
     return both

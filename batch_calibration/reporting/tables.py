@@ -172,7 +172,7 @@ def _change(parts: Iterable[Frame]) -> Estimate | None:
             continue
         sides = [np.asarray(side, np.float64)[:, None] for side in (before, after)]
         if change := change_of_deviation(*sides):
-            by_task.setdefault(part.records[0].context.task, []).append(change)
+            by_task.setdefault(next(iter(part.tasks)), []).append(change)
     # Groups of a task have the same rows, so their errors do not average out.
     estimates = [Estimate(*np.mean(of_task, axis=0).tolist()) for of_task in by_task.values()]
     return over_tasks(estimates) if estimates else None
@@ -218,8 +218,9 @@ def gain_note(group: Frame) -> str:
     over = "test rows"
     if group.draws > 1:
         over = "contexts of a task and its test rows, which all its contexts share"
-    counts = {name: sum(task.records[0].classes) for name, task in group.tasks.items()}
-    small = [name for name, count in counts.items() if count < MIN_TEST_ROWS]
+    small = []
+    for name, task in group.tasks.items():
+        small += [name] * (min(record.labeled_rows for record in task.records) < MIN_TEST_ROWS)
     few_rows = f" Fewer than {MIN_TEST_ROWS} test rows: " * bool(small)
     few_rows += ", ".join(map(frame.task_title, small[:MAX_METHODS])) + "." * bool(small)
     return (
@@ -240,15 +241,15 @@ def task_note(group: Frame) -> str:
     return " ".join([*sentences, gain_note(group)] if group.compared else sentences)
 
 
-def match_note(group: Frame, name: str) -> str:
+def match_note(group: Frame, name: str, kept: Frame) -> str:
     """Returns a sentence on the contexts that the table of a factor leaves out or cannot match."""
-    matched, named = group.matched(name), factor_name(name)
-    if not matched.is_fair:
-        return f"Not matched: contexts of different {named}s differ in other factors, too."
-    if left := len(group) - len(matched.frame):
+    matched = group.matched(name)
+    if not matched.is_fair or len(matched.frame) < len(kept):
+        return f"Not matched: contexts of different {factor_name(name)}s differ in other factors."
+    if left := len(group) - len(kept):
         return (
-            f"{len(matched.frame)} of {len(group)} contexts, matched in the other factors; {left} "
-            f"are left out, because their counterparts are missing."
+            f"{len(kept)} of {len(group)} contexts, matched in the other factors; {left} are left "
+            f"out, because their counterparts are missing."
         )
     return ""
 
@@ -259,22 +260,22 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
 
     def table(kind: str, heading: str, rows: Cells, note: str = "", **more: object) -> Table:
         slug = f"{section}-{kind}"
+        # A table is also a file of its own, so each has the remarks of the records.
+        note = notes_of(group, note, group.options)
         return Table(section, slug, f"{heading}: {board.heading}", rows, note, **more)  # type: ignore[arg-type]
 
-    left = len(group) - len(board)
-    omitted = f"{left} more contexts are in the other tables." if left else ""
     if board.compared:
         yield table("methods", "Each method", overview(board), unit="accuracy in %, gain in points")
-    if len(group) > 1 and "task" in group.varying:
-        note = notes_of(board, task_note(board), omitted)
+    is_alone = len(group) == 1 and not board.compared
+    if is_alone or "task" in group.varying:
+        note = " ".join(filter(None, (task_note(board), match_note(group, "task", board))))
         yield table("by-task", "By task", by_task(board), note, keys=2)
         if board.compared:
             yield table("gains", "Gain over icl", gains(board), gain_note(board), unit="points")
     for name in group.varying:
         if name != "task" and len(group.levels(name)) <= MAX_LEVELS:
             matched, number = group.matched(name).frame, NUMBERS.get(name, "")
-            note = notes_of(matched, match_note(group, name))
-            rows = by_factor(matched, name)
+            rows, note = by_factor(matched, name), match_note(group, name, matched)
             heading = f"By {factor_name(name)}"
             yield table(f"by-{factor_name(name)}".replace(" ", "-"), heading, rows, note,
                         keys=2, number=number)  # fmt: skip
@@ -284,7 +285,8 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
     if 2 <= len(group.levels("model")) <= MAX_MODELS:
         matched = group.matched("model").frame
         if rows := side_by_side(matched, matched.among(REFERENCES)):
-            yield table("models", "Models side by side", rows, match_note(group, "model"), keys=2)
+            note = match_note(group, "model", matched)
+            yield table("models", "Models side by side", rows, note, keys=2)
     names = [name for name in group.varying if name != "seed"]
     if len(names) > 1:
         yield table("contexts", "Every combination", pivot(group, names, shelf), keys=len(names))

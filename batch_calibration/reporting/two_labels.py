@@ -1,4 +1,4 @@
-"""Scores of two labels in the plane: what each bias takes away, and where each method decides."""
+"""Scores of two labels in the plane: the bias and the decision boundary of each method."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,42 +18,42 @@ from batch_calibration.reporting.frame import BASELINE, CORRECTED, context_title
 from batch_calibration.scores import ScoreTable
 from batch_calibration.studies import ContextInfo, Record
 
-# The two labels drawn of a task that has them among others, wherever they stand.
+# The two labels that are drawn if a task has them among others.
 OPPOSITE = "entailment", "contradiction"
-MAX_TEXTS = 100  # rows of a task whose texts a page has
+MAX_TEXTS = 100  # rows of a task with texts on a page
 MAX_LETTERS = 240  # letters of a text that are shown
 TEXT_HEADER = ["row", "text", "right", "log p first", "log p second", "wrong in"]
 TICKS = 101  # points along each side of a panel at which a boundary is computed
 
 
 class Shifted(NamedTuple):
-    """The test rows of a context with two labels, and what each method takes from their scores."""
+    """The test rows of a context with two labels, and the bias that each method subtracts."""
 
     name: str  # the task, and the seed
     labels: tuple[str, str]  # the two labels
     scores: np.ndarray  # log-probabilities in nats, [n 2]
-    gold: np.ndarray  # the right label of each row, [n]; -1 where it is not known
-    # Method -> what it takes away, [2]; of the scores as they are nothing.
+    gold: np.ndarray  # the right label of each row, [n]; -1 if it is not known
+    # Method -> the bias that it subtracts, [2]; 0 for icl.
     biases: dict[str, np.ndarray]
     unit: str = " nats"  # of scores; "" where they are cosines
 
     def margin(self, method: str) -> np.ndarray:
-        """By how much the first label beats the second after a method, in nats, [n]."""
+        """Returns the first label's score minus the second's after a method, in nats, [n]."""
         return np.asarray((self.scores - self.biases[method]) @ np.array([1.0, -1.0]))
 
     def accuracy(self, method: str) -> float:
-        """The share of rows that a method answers rightly, 0 to 1."""
+        """Returns the accuracy of a method, 0 to 1."""
         is_known = self.gold >= 0
         return float(((self.margin(method) < 0) == self.gold)[is_known].mean())
 
     @property
     def preference(self) -> float:
-        """By how many nats BC's bias favors the first label."""
+        """BC's bias for the first label minus its bias for the second, in nats."""
         return float(self.biases[CORRECTED] @ [1, -1])
 
 
 def shift_scores(record: Record, table: ScoreTable) -> Shifted | None:
-    """A record with two labels, of which both occur, and its scores; None of another."""
+    """Returns the rows of a record with two labels; others give None."""
     block = table.blocks["test"]
     if len(record.label_names) != 2 or not {0, 1} <= set(block.labels.tolist()):
         return None
@@ -73,7 +73,7 @@ def shift_scores(record: Record, table: ScoreTable) -> Shifted | None:
 
 
 def shifted_cells(contexts: Sequence[Shifted]) -> Cells:
-    """A line a row of each context: both scores, the right label, and the margin after each."""
+    """Makes a line for each row: both scores, the right label, and the margin after each method."""
     methods = list(contexts[0].biases)
     header = ["context", "label", "log p first", "log p second"]
     lines: Cells = [[*header, *map("margin after {}".format, methods)]]
@@ -87,10 +87,10 @@ def shifted_cells(contexts: Sequence[Shifted]) -> Cells:
 
 
 class TwoLabels(NamedTuple):
-    """A table cut to two labels: their columns, and of the test rows those with these labels."""
+    """The columns and test rows of two labels of a table."""
 
     task: str
-    heading: str  # the task and its seed, and which rows are drawn where it has more labels
+    heading: str  # the task and its seed, and the drawn labels if it has more
     names: tuple[str, str]
     blocks: dict[str, tuple[np.ndarray, np.ndarray]]
     unit: str = " nats"  # of scores; "" where they are cosines
@@ -99,53 +99,52 @@ class TwoLabels(NamedTuple):
 Axes = Literal["log_probs", "probs"]
 
 
-# Others by the rule below. CC's boundary is a rotation in probabilities; raw PC is the paper's
-# Fig. 2, though a variant.
+# Other methods follow `boundary_axes`. CC's boundary is a rotation in probabilities. Raw PC is a
+# variant, and the paper's Fig. 2 has it.
 BOUNDARY_AXES: dict[str, Axes] = {"cc": "probs", "pc_raw": "log_probs"}
 
 
 def boundary_axes(name: str) -> Axes | None:
-    """The axes in which a method's decision boundary is drawn, None where it has no panel."""
+    """Returns the axes in which a method's boundary is drawn; None if it has no panel."""
     # A figure shows one boundary for all rows, learned without their labels.
     is_drawn = is_over_shots(name) and not METHODS[name].probe.labels
     return BOUNDARY_AXES.get(name, "log_probs" if is_drawn else None)
 
 
 class Boundary(NamedTuple):
-    """Where one method decides."""
+    """The decision boundary of one method."""
 
     lines: list[np.ndarray]  # [m 2] each, nats: the second label's score, the first's
-    # By how much the first label beats the second, [t t]: the first's score, the second's.
+    # The first label's score minus the second's, [t t]: along the first's, the second's.
     margin: np.ndarray
     accuracy: float  # of the test rows, 0 to 1
     answers: np.ndarray  # the label of each test row
 
 
 def drawn_methods() -> tuple[str, ...]:
-    """Methods that have a panel, in the order of the table of methods."""
+    """Returns the methods with a panel, in the order of the table of methods."""
     return tuple(filter(boundary_axes, METHODS))
 
 
 def _drawn_blocks() -> set[str]:
-    """The test rows and what the drawn methods learn from."""
+    """Returns the names of the test rows and of the blocks that the drawn methods learn from."""
     return {"test"}.union(*(METHODS[name].probe.blocks for name in drawn_methods()))
 
 
 def _drawn_columns(table: ScoreTable) -> list[int]:
-    """The columns of the two labels that are drawn."""
+    """Returns the columns of the two labels that are drawn."""
     names = table.label_names
     pair = OPPOSITE if set(OPPOSITE) <= set(names) else (names[0], names[-1])
     return list(map(names.index, pair))
 
 
 def cut_table(table: ScoreTable) -> TwoLabels:
-    """Two labels of a table: all of a two-label task, one pair of a larger one.
+    """Selects two labels of a table: both labels of a task with two, or one pair of more.
 
-    For NLI with three labels these are entailment and contradiction, otherwise the first and the
-    last.
+    NLI with three labels gives entailment and contradiction, other tasks the first and the last.
     """
     k, columns, blocks = len(table.label_names), _drawn_columns(table), {}
-    # Blocks that no drawn method reads would only make programs of other shapes.
+    # Other blocks would only cause compilations for more shapes.
     for name in sorted(_drawn_blocks() & set(table.blocks)):
         block = table.blocks[name]
         keep = np.isin(block.labels, columns) if name in ("test", "labeled") else block.labels < k
@@ -161,7 +160,7 @@ def cut_table(table: ScoreTable) -> TwoLabels:
 
 
 def can_draw(table: ScoreTable) -> bool:
-    """True if the table has all probes of the drawn methods, and rows of both labels.
+    """Checks whether the table has all probes of the drawn methods, and rows of both labels.
 
     No table can be drawn without contourpy, which comes with matplotlib.
     """
@@ -172,7 +171,7 @@ def can_draw(table: ScoreTable) -> bool:
 
 
 def find_boundaries(two: TwoLabels) -> tuple[np.ndarray, dict[str, Boundary]]:
-    """The numbers along each side of a plane of log-probabilities, [t], and each method in it."""
+    """Returns the ticks [t] of a plane of log-probabilities, and each method's boundary in it."""
     scores, _ = two.blocks["test"]  # [n 2], nats
     low, high = (float(np.quantile(scores, q)) for q in (0.005, 0.995))
     reach = low - 0.4, high + 0.4
@@ -180,7 +179,7 @@ def find_boundaries(two: TwoLabels) -> tuple[np.ndarray, dict[str, Boundary]]:
     blocks = {name: pad_rows(Evidence(*block)) for name, block in two.blocks.items()}
     decided = jax.device_get(_decide(blocks, points, jax.random.key(0), drawn_methods()))
     boundaries = {}
-    # In the order of the table of methods: a compiled program returns a dict sorted by key.
+    # A compiled program sorts its dict by key, so the order of the methods is restored.
     for name in drawn_methods():
         margin, share, answers = decided[name]
         answers = answers[: len(scores)]  # without the padding
@@ -189,9 +188,9 @@ def find_boundaries(two: TwoLabels) -> tuple[np.ndarray, dict[str, Boundary]]:
 
 
 def zero_lines(ticks: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
-    """The lines along which a function of a square is 0, [m 2] each: x, y.
+    """Finds the lines along which a function on a square is 0, [m 2] each: x, y.
 
-    Points on a straight line keep its ends alone.
+    A straight line keeps only its ends.
 
     Args:
         ticks: [t], of both axes.
@@ -215,7 +214,7 @@ def zero_lines(ticks: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
 
 
 def row_cells(tables: Sequence[ScoreTable]) -> Cells:
-    """A line a test row: both scores in nats, and the right label."""
+    """Makes a line for each test row: both scores in nats, and the right label."""
     rows: Cells = [["task", "first", "second", "label", "log p first", "log p second"]]
     for two in map(cut_table, tables):
         for pair, label in zip(*two.blocks["test"], strict=True):
@@ -227,7 +226,7 @@ def row_cells(tables: Sequence[ScoreTable]) -> Cells:
 def text_cells(
     table: ScoreTable, two: TwoLabels, boundaries: Mapping[str, Boundary], texts: Mapping[str, str]
 ) -> Cells:
-    """A line for each of the first test rows: its text, its scores, which methods are wrong."""
+    """Makes a line for each of the first test rows: text, scores, and the wrong methods."""
     block, (scores, labels) = table.blocks["test"], two.blocks["test"]
     columns = list(map(table.label_names.index, two.names))
     ids = [block.row_ids[row] for row in np.flatnonzero(np.isin(block.labels, columns))]
@@ -242,12 +241,12 @@ def text_cells(
     return rows
 
 
-# The least optimization: compiling takes longer than the few small fits.
+# Compilation with more optimization takes longer than these few small fits.
 @partial(jax.jit, static_argnames="names", compiler_options={"xla_backend_optimization_level": 0})
 def _decide(
     blocks: Mapping[str, Evidence], points: jax.Array, key: jax.Array, names: tuple[str, ...]
 ) -> dict[str, tuple[jax.Array, jax.Array, jax.Array]]:
-    """Of each method the margin at the points `[t t]`, its accuracy and answers on test rows."""
+    """Maps each method to its margin at the points `[t t]`, its accuracy, and its predictions."""
     test, decided = blocks["test"], {}
     for name in names:
         method = METHODS[name]

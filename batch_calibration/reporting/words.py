@@ -218,7 +218,7 @@ def _turns(verdict: Verdict, gains_of: Gains) -> bool:
 
 
 def keys_of(advice: Advice) -> dict[str, object] | None:
-    """Returns the keys with which `calibrate` follows advice; none if the scores are left.
+    """Returns the keys with which `calibrate` follows advice; empty if the scores are left.
 
     Shares are rounded. None: the advice has too many shares for a command.
     """

@@ -177,10 +177,11 @@ def name_page(records: Sequence[Record]) -> str:
     'Label bias on mine: 2 seeds'
     """
     group = Frame(list(records))
-    names = [group.levels("model"), group.levels("task")] if records else [[""], [""]]
-    titles = [[*map(frame.task_title, of)] for of in names]
-    model, task = (f"{len(of):,} {kind}" if len(of) > 1 else "".join(of)
-                   for of, kind in zip(titles, ("models", "tasks"), strict=True))  # fmt: skip
+    names = []
+    for kind in ("model", "task"):
+        titles = list(map(frame.task_title, group.levels(kind))) if records else [""]
+        names.append(f"{len(titles):,} {kind}s" if len(titles) > 1 else titles[0])
+    model, task = names
     varied = [part for part in group.scope.split(" × ") if part] if records else []
     more = [part for part in varied if not part.endswith((" models", " tasks"))]
     return (

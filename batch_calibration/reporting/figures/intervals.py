@@ -14,14 +14,14 @@ from batch_calibration.reporting.figures.style import ACCURACY, ASIDE, FAINT, IN
 from batch_calibration.reporting.frame import Frame, task_title
 from batch_calibration.reporting.palette import verdict_color
 
-STEP = 5.0  # the axes end at a multiple of so many points
-FARTHEST = 30.0  # a panel shows so many points on either side of 0, at most
-MAX_NAMED = 60  # of more contexts none is named beside the figure
+STEP = 5.0  # points; the axes end at a multiple of it
+FARTHEST = 30.0  # points that a panel shows at most on either side of 0
+MAX_NAMED = 60  # rows with names; a figure with more rows has no names
 VERDICT_NOTE = (
     "Blue: a gain beyond noise, orange: a loss, gray: 0 is inside the 95 % interval. An arrow: the "
     "end lies beyond the axis."
 )
-# Row -> gain, 0 to 1, and the sign of what is beyond noise.
+# Row -> gain, 0 to 1, and 1 if it is above noise, -1 if it is below, else 0.
 GainsOfRows = Mapping[str, tuple[Estimate, int]]
 Gains = Mapping[str, GainsOfRows]  # by title
 Accuracies = Mapping[str, Mapping[str, Estimate]]  # title -> method -> accuracy, 0 to 1
@@ -31,11 +31,16 @@ Accuracies = Mapping[str, Mapping[str, Estimate]]  # title -> method -> accuracy
 def draw_forest(
     panels: Gains, rows: Sequence[str], label: str, heading: str, columns: tuple[str, str]
 ) -> Drawn:
-    """A panel a set: differences in points, a row each, with intervals and a line at zero.
+    """Draws differences in points with intervals and a line at zero, a panel for each set.
 
-    All panels have one range, which holds 0 in its middle and nine in ten of all ends. Rows are
-    from the top, one without a difference in a panel is left empty; `label` is of the horizontal
-    axes, `columns` are of the CSV: what a panel and what a row is.
+    All panels have the same range, with 0 in its middle. It contains nine in ten interval ends.
+
+    Args:
+        panels: title -> row -> difference.
+        rows: the rows of every panel from the top; a row is empty if its panel lacks it.
+        label: the title of the horizontal axes.
+        heading: the title of the figure.
+        columns: the CSV headers of panels and rows.
     """
     ends: list[float] = []
     for by_row in panels.values():
@@ -68,7 +73,7 @@ def draw_forest(
 def _draw_differences(
     axes: Axes, places: Mapping[str, float], by_row: GainsOfRows, reach: float
 ) -> None:
-    """Dots and their intervals; an end beyond the axis is an arrow, a dot there has its number."""
+    """Draws dots and intervals; arrows mark ends beyond the axis, a dot there has its number."""
     value, low, high = 100 * np.array([by_row[row][0] for row in places]).T  # [row] each
     at, colors = np.array(list(places.values())), [verdict_color(by_row[row][1]) for row in places]
     shown, left, right = (np.clip(ends, -reach, reach) for ends in (value, low, high))
@@ -81,14 +86,14 @@ def _draw_differences(
     for number, x, y in zip(value, shown, at, strict=True):
         if number != x:
             aside, side = (-6, "right") if number > 0 else (6, "left")
-            # Above its own interval, which may reach to the left and to the right of the number.
+            # The number is above its own interval, which may reach to both sides of it.
             axes.annotate(f"{number:+.0f}", (x, y), (aside, 1), ha=side, va="bottom", **ASIDE)
 
 
 def draw_gains(group: Frame, methods: Sequence[str]) -> Drawn:
-    """The gain of each method on each task in points, and its 95 % interval; last their average.
+    """Draws the gain of each method on each task and its 95 % interval, and their average.
 
-    The gain of all these methods over icl is known.
+    All methods must be in `group.compared`.
     """
     rows = list(map(task_title, group.tasks))
     rows += ["average"] if len(rows) > 1 else []
@@ -96,7 +101,7 @@ def draw_gains(group: Frame, methods: Sequence[str]) -> Drawn:
     for method in methods:
         estimates = list(group.gains(method).values())
         estimates.append(over_tasks(estimates))
-        # Of one task there is no average: zip leaves it out.
+        # One task has no average, and zip drops it.
         pairs = [(estimate, estimate.beyond_noise) for estimate in estimates]
         panels[method] = dict(zip(rows, pairs, strict=False))
     heading = f"Gain over icl, task by task: {group.heading}"
@@ -104,7 +109,7 @@ def draw_gains(group: Frame, methods: Sequence[str]) -> Drawn:
 
 
 def draw_contexts(gains_by_context: Mapping[str, Estimate], heading: str) -> Drawn:
-    """The gain of each context, the largest on top: a named row each, or of many a thin strip."""
+    """Draws the gain of each context in descending order, many contexts as thin lines."""
     names = sorted(gains_by_context, key=lambda name: -gains_by_context[name].value)
     pairs = {name: (gains_by_context[name], gains_by_context[name].beyond_noise) for name in names}
     label = "gain in accuracy (points)"
@@ -121,7 +126,7 @@ def draw_strip(
     kind: str, names: Sequence[str], numbers: np.ndarray, color: str | Sequence[str],
     axes_titles: tuple[str, str], heading: str, note: str,
 ) -> Drawn:  # fmt: skip
-    """Many contexts by rank, a thin line each: number and ends [context 3], its name a title."""
+    """Draws a thin line for each context by rank; `numbers` are values and ends [context 3]."""
     ranks, (value, low, high) = np.arange(1.0, len(names) + 1), numbers.T
     figure, (axes,) = style.panels(1, (8.0, 3.0), dpi=100)
     axes.axhline(0.0, color=INK, lw=1.0, zorder=0)
@@ -135,7 +140,7 @@ def draw_strip(
 
 @style.styled
 def draw_estimates(panels: Accuracies, heading: str) -> Drawn:
-    """A dot and its interval for each method; the dotted line is the first method's."""
+    """Draws a dot and its interval for each method, and a dotted line for the first method."""
     methods = list(dict.fromkeys(chain.from_iterable(panels.values())))
     estimates = chain.from_iterable(panel.values() for panel in panels.values())
     ends = [100 * end for end in chain.from_iterable(estimates)]

@@ -18,15 +18,15 @@ from batch_calibration.reporting.figures import intervals, style
 from batch_calibration.reporting.figures.style import INK, Drawn
 from batch_calibration.reporting.frame import BASELINE, CORRECTED
 
-MAX_PANELS = 3  # contexts that have panels of their own; of more the gains are drawn
+MAX_PANELS = 3  # contexts with panels; of more contexts only the gains are drawn
 HEADING = "What the prompts prefer"
 Row = tuple[object, ...]  # of the CSV: context, what, label, value
 
 
 def draw_preferences(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Drawn:
-    """A few contexts: preference and shares of each label; many: the gain of each, sorted.
+    """Draws the preference and shares of each label of a few contexts, or the gains of many.
 
-    Without right labels it is the strength of each preference.
+    Without right labels it draws the strength of each preference instead of gains.
     """
     pairs = list(zip(titles, diagnoses, strict=True))
     if len(diagnoses) <= MAX_PANELS:
@@ -41,7 +41,7 @@ def draw_preferences(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> D
 
 @style.styled
 def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
-    """A line of two panels a context: the preference of each label, and its shares."""
+    """Draws two panels for each context: the preference for each label, and its shares."""
     most = max(len(diagnosis.label_names) for _, diagnosis in pairs)
     size = 3.2 + 0.3 * most, 2.4
     figure, grid = style.panels(2 * len(pairs), size, across=2, shares_y=False)
@@ -58,7 +58,7 @@ def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
 
 
 def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:
-    """The preference for each label and its error; hands back what the CSV has of it."""
+    """Draws the preference for each label and its error; returns the numbers of the CSV."""
     at = np.arange(len(diagnosis.label_names))
     unit = np.nan_to_num(diagnosis.unit, nan=1.0)
     size, error = diagnosis.preference / unit, 2 * np.nan_to_num(diagnosis.error) / unit
@@ -74,7 +74,7 @@ def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, 
 
 
 def _draw_shares(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:
-    """Shares of each label before, after and right, in %; hands them back."""
+    """Draws the shares of each label before, after and right, in %; returns them."""
     at, names = np.arange(len(diagnosis.label_names)), diagnosis.label_names
     shares = {"predicted": 100 * diagnosis.predicted}
     shares[f"after {diagnosis.method}"] = 100 * diagnosis.corrected
@@ -92,14 +92,14 @@ def _draw_shares(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.n
 def _draw_bars(
     axes: Axes, kind: str, at: np.ndarray, heights: np.ndarray, names: Sequence[str], **look: Any
 ) -> None:
-    """Bars of one kind, one for each label."""
+    """Draws a bar of one kind for each label."""
     bars = axes.bar(at, heights, label=kind, **look)
     for bar, name, height in zip(bars, names, heights, strict=True):
         style.name_marks(bar, [f"{name}, {kind}: {height:.4g}"])
 
 
 def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
-    """Strengths of preferences, the strongest first."""
+    """Draws the strength of each preference, the strongest first."""
     strengths, units = [], set[str]()
     for title, diagnosis in pairs:
         size, error = diagnosis.size, diagnosis.pair_error / diagnosis.unit
@@ -118,21 +118,20 @@ def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
 
 @usual_jax
 def plot(result: Diagnosis | Advice | Comparison, title: str = "scores") -> Figure:
-    """The figure of what `diagnose`, `recommend` or `compare` returned, by matplotlib.
+    """Draws a result of `diagnose`, `recommend` or `compare` with matplotlib.
 
-    Of a diagnosis it is the preference for each label with ± 2 standard errors, and the shares of
-    labels before and after; of advice the accuracy of each method that was measured,
-    without labels the gain to expect; of a comparison the gain of each method over ICL. Intervals
-    are at 95 %. The figure is matplotlib's: `plot(found).savefig("found.png")`. A notebook shows it
-    once, and pyplot does not keep it.
+    For a diagnosis it draws the preference for each label with ± 2 standard errors, and the shares
+    of labels before and after. For advice it draws the measured accuracy of each method, or the
+    expected gain if there are no labels. For a comparison it draws the gain of each method over
+    ICL. Intervals are at 95 %. The figure can be saved by `plot(found).savefig("found.png")`. A
+    notebook shows it once, and pyplot does not keep it.
 
     Args:
-        result: what is drawn.
-        title: what the scores are called.
+        result: the result.
+        title: a name of the scores.
 
     Raises:
-        InputError: another object; advice without a known gain; a comparison
-            without ICL.
+        InputError: another object; advice without a known gain; a comparison without ICL.
 
     >>> from batch_calibration import diagnose
     >>> figure = plot(diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], label_names=("no", "yes")))

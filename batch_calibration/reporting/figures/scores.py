@@ -15,8 +15,8 @@ from batch_calibration.reporting.two_labels import Shifted, TwoLabels
 from batch_calibration.scores import ScoreTable
 
 BINS = 40
-MARKERS = ("o", "D")  # of two labels: color alone does not tell them apart
-# Each task has other labels: a color means the axis that names the label.
+MARKERS = ("o", "D")  # of two labels, as color is not enough to distinguish them
+# Tasks have different labels, so a color means the axis with the name of the label.
 SIDES = "right label: on the vertical axis", "right label: on the horizontal axis"
 PLANE_NOTE = (
     "One context a task, two of its labels. A line is where a method's answer changes, in the "
@@ -27,10 +27,11 @@ PLANE_NOTE = (
 
 @style.styled
 def draw_boundaries(tables: Sequence[ScoreTable], setting: str) -> Drawn:
-    """Boundaries (the paper's Fig. 2 and 10): test rows by gold label, a row of panels a table.
+    """Draws test rows by right label and decision boundaries (the paper's Fig. 2 and 10).
 
-    CC is drawn in probabilities, where its boundary is a line through the origin; the others in
-    log-probabilities, where theirs is a shifted diagonal (PC: the curve of equal densities).
+    Each table has a row of panels, one for each method. CC is drawn in probabilities, because its
+    boundary is a line through their origin. Other methods are drawn in log-probabilities, because
+    their boundary is a shifted diagonal (PC: the curve of equal densities).
     """
     methods = two_labels.drawn_methods()
     count = len(methods) * len(tables)
@@ -59,9 +60,9 @@ def draw_boundaries(tables: Sequence[ScoreTable], setting: str) -> Drawn:
 
 @style.styled
 def draw_planes(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting: str) -> Drawn:
-    """The boundaries of all methods in one plane of log-probabilities, a panel a table.
+    """Draws the boundaries of all methods in one plane of log-probabilities for each table.
 
-    Each table comes with the texts of its test rows by id.
+    Each table has the texts of its test rows by id.
     """
     figure, grid = style.panels(len(tables), (3.2, 3.4), shares_y=False, dpi=100)
     rows = [two_labels.TEXT_HEADER]
@@ -72,21 +73,21 @@ def draw_planes(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
             color, dash = palette.color(method), palette.dash(method)
             _draw_lines(axes, method, boundary.lines, color, dash, boundary.accuracy)
         scores, _ = two.blocks["test"]
-        # Colors that no method beside them has.
+        # No method in this panel has these colors.
         _draw_rows(axes, two, scores, (palette.SPARES[0], palette.SPARES[4]))
         _set_plane(axes, two.heading, two, ticks, in_probs=False, width=3.2)
         if texts:
             rows += two_labels.text_cells(table, two, boundaries, texts)
     cells = two_labels.row_cells([table for table, _ in tables])
     drawn = style.finish(figure, f"Decision boundaries: {setting}", PLANE_NOTE, cells)
-    unit = two.unit.strip() or "cosines"  # one setting has one scorer
+    unit = two.unit.strip() or "cosines"  # all tables are of one scorer
     return drawn._replace(rows=rows if len(rows) > 1 else [], unit=unit)
 
 
 def _set_plane(
     axes: Axes, title: str, two: TwoLabels, ticks: np.ndarray, *, in_probs: bool, width: float
 ) -> None:
-    """The same range on both axes, and the diagonal where plain scores decide."""
+    """Sets titles and equal limits, and draws the diagonal, the boundary of plain scores."""
     low, high = float(ticks[0]), float(ticks[-1])
     limits = (float(np.exp(low)), min(float(np.exp(high)), 1.02)) if in_probs else (low, high)
     y, x = (score_title(name, two.unit, in_probs=in_probs) for name in two.names)
@@ -95,14 +96,14 @@ def _set_plane(
 
 
 def score_title(label: str, unit: str, less: str = "", *, in_probs: bool = False) -> str:
-    """The title of an axis: cosines are no log-probabilities, and have no nats."""
+    """Returns the title of an axis of log-probabilities, probabilities or cosines."""
     if in_probs:
         return f"p({label})"
     return f"log p({label}){less} (nats)" if unit else f"cosine of {label}{less}"
 
 
 def _set_limits(axes: Axes, limits: tuple[float, float]) -> None:
-    """Equal limits on both axes, and the diagonal."""
+    """Sets equal limits on both axes and draws the diagonal."""
     axes.plot(limits, limits, color=GRAY, ls="--", lw=1.0, zorder=1)
     axes.set(xlim=limits, ylim=limits)
 
@@ -110,14 +111,14 @@ def _set_limits(axes: Axes, limits: tuple[float, float]) -> None:
 def _draw_rows(
     axes: Axes, two: TwoLabels, places: np.ndarray, colors: Sequence[str] = palette.LABEL_COLORS
 ) -> None:
-    """Test rows by right label, at their places [n 2]."""
+    """Draws test rows by right label at these places [n 2]."""
     labels = two.blocks["test"][1]
     for label, color in enumerate(colors):
         _draw_points(axes, places[labels == label], label, color, SIDES[label])
 
 
 def _draw_points(axes: Axes, points: np.ndarray, label: int, color: str, name: str) -> None:
-    """Rows of one right label, [n 2], as small marks of its own form."""
+    """Draws the rows of one right label, [n 2], with the marker of the label."""
     (y, x), marker = points.T, MARKERS[label]
     style.dots(axes, x, y, color, size=2.0, marker=marker, alpha=0.5, name=name, is_layer=True)
 
@@ -125,7 +126,7 @@ def _draw_points(axes: Axes, points: np.ndarray, label: int, color: str, name: s
 def _draw_lines(
     axes: Axes, name: str, lines: Iterable[np.ndarray], color: str, dash: str, right: float = 0.0
 ) -> None:
-    """Where the margin is 0; pieces of a curve are lines of their own, the first has the name."""
+    """Draws the pieces of a boundary; only the first piece is in the legend."""
     for number, line in enumerate(lines):
         label = name if name and not number else None
         (drawn,) = axes.plot(*line.T, color=color, ls=DASHES[dash], lw=1.6, zorder=2, label=label)
@@ -135,9 +136,9 @@ def _draw_lines(
 
 @style.styled
 def draw_distributions(context: Shifted, setting: str) -> Drawn:
-    """Distributions (the paper's Fig. 3): by how much the first label beats the second.
+    """Draws distributions of the first label's score minus the second's (the paper's Fig. 3).
 
-    Right of zero the first label is answered.
+    The first label is predicted on the right of zero.
     """
     margins = {method: context.margin(method) for method in context.biases}
     pooled = np.concatenate(list(margins.values()))  # one range of bins for all panels
@@ -170,11 +171,10 @@ def draw_distributions(context: Shifted, setting: str) -> Drawn:
 
 @style.styled
 def draw_correction(contexts: Sequence[Shifted], setting: str) -> Drawn:
-    """BC illustrated (the paper's Fig. 4), a line of three panels for each context.
+    """Draws the steps of BC (the paper's Fig. 4) in three panels for each context.
 
-    Each row of the batch by its scores, with the mean of each right label; the mean score of each
-    label over the batch; each row by its scores less that mean. The dashed line is where the
-    answer changes.
+    The panels show the scores of the rows and the mean of each right label; the mean score of each
+    label over the batch; and the scores minus this mean. The answer changes at the dashed line.
     """
     figure, grid = style.panels(3 * len(contexts), (3.0, 3.2), across=3, shares_y=False)
     for number, context in enumerate(contexts):
@@ -190,7 +190,7 @@ def draw_correction(contexts: Sequence[Shifted], setting: str) -> Drawn:
 def _draw_shifted(
     axes: Axes, contexts: Sequence[Shifted], context: Shifted, method: str, title: str
 ) -> None:
-    """Rows by their scores after a method, on the range of the scores of all contexts."""
+    """Draws the scores of the rows after a method; all contexts have the same range."""
     pooled = np.concatenate([other.scores - other.biases[method] for other in contexts])
     pad = 0.03 * float(np.ptp(pooled))
     scores = context.scores - context.biases[method]
@@ -208,7 +208,7 @@ def _draw_shifted(
 
 
 def _draw_bias(axes: Axes, contexts: Sequence[Shifted], context: Shifted) -> None:
-    """The mean score of each label over the batch."""
+    """Draws the mean score of each label over the batch."""
     bias = context.biases[CORRECTED]
     pooled = np.concatenate([other.biases[CORRECTED] for other in contexts])
     bars = axes.bar((0, 1), bias, 0.6, color=palette.LABEL_COLORS)
@@ -219,5 +219,5 @@ def _draw_bias(axes: Axes, contexts: Sequence[Shifted], context: Shifted) -> Non
     title = f"what is taken away:\n{gap:.2f}{context.unit} more for {favored}"
     style.label(axes, title, y=y)
     style.name_ticks(axes.xaxis, context.labels)
-    # Under a bar that hangs down there is room for its number.
+    # A number below a negative bar needs room.
     axes.set_ylim(1.15 * min(0.0, float(pooled.min())), 1.15 * max(0.0, float(pooled.max())))

@@ -22,8 +22,8 @@ BOXES_NOTE = (
 BOX: Any = {"widths": 0.3, "showfliers": False, "showcaps": False, "patch_artist": True}
 AVERAGE = "average over the tasks"
 LEAST_POINTS = 3  # a line between two numbers shows no curve
-FAR = 20  # numbers beyond it are on a logarithmic axis
-Row = tuple[object, ...]  # of the CSV: task, line, place, value, and ends of the band
+FAR = 20  # a number above it makes the axis logarithmic
+Row = tuple[object, ...]  # of the CSV: task, line, number, value, and ends of the band
 
 
 @style.styled
@@ -58,9 +58,9 @@ def draw_robustness(group: Frame, names: Sequence[str]) -> Drawn:
 
 @style.styled
 def draw_curves(curves: Curves) -> Drawn:
-    """A panel a task, a line a method, its band one standard deviation (by n - 1, as in tables).
+    """Draws a line with a band for each method, and a dashed line for each level, by task.
 
-    Of a mean over many random orders the band is its standard error; a dashed line is a level.
+    The band is one standard deviation (n - 1), or the standard error with `Curves.of_mean`.
     """
     curves, left_out = _without_short_lines(curves)
     lines = chain.from_iterable(by_method.values() for by_method in curves.tasks.values())
@@ -79,7 +79,7 @@ def draw_curves(curves: Curves) -> Drawn:
 
 
 def _without_short_lines(curves: Curves) -> tuple[Curves, str]:
-    """The tasks that were run with three numbers or more, if there are any, and who is left out."""
+    """Returns the tasks with three numbers or more, if any, and a sentence on the other tasks."""
     drawn, short = {}, []
     for task, by_method in curves.tasks.items():
         if len(_numbers(by_method)) < LEAST_POINTS:
@@ -97,12 +97,12 @@ def _numbers(by_method: Mapping[str, Points]) -> list[int]:
 
 
 def _draw_task(axes: Axes, curves: Curves, task: str) -> list[Row]:
-    """The lines of a task and their bands; hands back their rows of the CSV."""
+    """Draws the lines of a task and their bands; returns their rows of the CSV."""
     rows: list[Row] = []
     title, numbers = task_title(task), _numbers(curves.tasks[task])
     for method, points in curves.tasks[task].items():
         at, mean, band = mean_and_band(points, of_mean=curves.of_mean)
-        # What is compared stands out: five bands of one strength cannot be told apart.
+        # icl and bc are compared, so they are stronger than the other lines.
         width, alpha = (2.2, 0.25) if method in REFERENCES else (1.0, 0.06)
         _draw_line(axes, curves, method, at, mean, width)
         low, high, color = mean - band, mean + band, palette.color(method)
@@ -111,7 +111,7 @@ def _draw_task(axes: Axes, curves: Curves, task: str) -> list[Row]:
             rows.append((title, method, float(number), *values))
     for method, level in curves.levels.get(task, {}).items():
         name, ends = f"{method}, all rows", (numbers[0], numbers[-1])
-        # Its own dash tells it from the method's curve of the same color.
+        # The dash distinguishes it from the curve of the same color.
         (line,) = axes.plot(ends, (level, level), color=palette.color(method), lw=1.0, label=name,
                             ls=DASHES["dash"])  # fmt: skip
         style.name_marks(line, [f"{name}: {level:.1f} %"])
@@ -130,11 +130,11 @@ def _draw_line(
 
 
 def _draw_average(axes: Axes, curves: Curves, numbers: Sequence[int]) -> list[Row]:
-    """The mean over the tasks at the numbers that all lines have."""
+    """Draws the mean over the tasks at the numbers that all lines have."""
     rows: list[Row] = []
     for method in curves.methods:
         tasks = [by_method[method] for by_method in curves.tasks.values() if method in by_method]
-        # An average over some of the tasks would not compare.
+        # Averages over different tasks cannot be compared.
         if len(tasks) < len(curves.tasks):
             continue
         means = []
@@ -152,8 +152,8 @@ def _draw_average(axes: Axes, curves: Curves, numbers: Sequence[int]) -> list[Ro
 
 @style.styled
 def draw_strength(group: Frame) -> Drawn:
-    """Accuracy against γ, a panel a task: mean and deviation over seeds, test and labeled rows."""
-    # Of two tasks, which are the paper's examples, both are seen: no average.
+    """Draws accuracy against γ for each task, with its deviation over the contexts."""
+    # The paper's figure of two tasks has no average.
     has_average = len(group.tasks) > 2
     figure, grid = style.panels(len(group.tasks) + has_average, (3.2, 2.3))
     rows: list[Row] = []
@@ -183,7 +183,7 @@ def draw_strength(group: Frame) -> Drawn:
         style.label(grid[-1], AVERAGE, "strength γ (no unit)", ACCURACY)
         for strength, value in zip(STRENGTHS, mean, strict=True):
             rows.append((AVERAGE, "test rows", float(strength), value, "", ""))
-    # Every task has as many seeds.
+    # The largest number of contexts of a task.
     count = group.draws
     seeds = "One seed" if count == 1 else f"Mean and band of one sd over {count} seeds"
     header = ["task", "rows", "strength", "accuracy", "low", "high"]
@@ -194,7 +194,7 @@ def draw_strength(group: Frame) -> Drawn:
 def _draw_strengths(
     axes: Axes, task: str, name: str, curves: np.ndarray, color: str, dash: str
 ) -> list[Row]:
-    """The mean of curves [seed strength], and one standard deviation on either side."""
+    """Draws the mean of curves [seed strength] and a band of one standard deviation."""
     mean, band = curves.mean(0), deviation(curves)  # [strength] both
     (line,) = axes.plot(STRENGTHS, mean, color=color, ls=DASHES[dash], lw=1.5, label=name)
     icl, bc = (float(mean[np.isclose(STRENGTHS, at)][0]) for at in (0, 1))

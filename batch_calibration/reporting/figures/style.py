@@ -23,7 +23,7 @@ from batch_calibration.files import write_whole
 from batch_calibration.reporting.cells import Cells
 
 STYLE: Any = {
-    "figure.autolayout": False,  # a figure without a layout engine gets none by itself
+    "figure.autolayout": False,  # figures set their own layout engine
     "figure.constrained_layout.use": False,
     "font.size": 9,
     "axes.titlesize": 9,
@@ -39,23 +39,23 @@ STYLE: Any = {
     "text.parse_math": False,
 }
 styled = matplotlib.rc_context(STYLE)
-"""Decorates what draws, so that all of it has this look."""
+"""Decorator of functions that draw, which sets this style."""
 INK = "#000000"  # text and lines; on a page the color of its text
 FAINT = "#eeeeee"  # lines behind the numbers
-PAPER = "#ffffff"  # what hollow dots are filled with; on a page its own color
+PAPER = "#ffffff"  # inside of hollow dots; on a page its background color
 DASHES: Mapping[str, Any] = {
     "solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3)),
     "longdashdot": (0, (8, 3, 1, 3)),
 }  # fmt: skip
 ASIDE: Mapping[str, Any] = {"textcoords": "offset points", "fontsize": 7}
-"""Of a number at some points' distance from its mark."""
+"""Style of a number near its mark."""
 INTERVALS = "Lines are 95 % intervals."
 ACCURACY = "accuracy (%)"
-LETTER = 0.065  # inches of a letter of the names of an axis
-LETTERS = 12  # letters of a title in an inch of a panel
-MAX_UPRIGHT = 4  # of more long names below a panel all are turned
-MAX_VECTOR = 400  # of more dots a layer is an image, also in SVG and PDF
-LONGEST_NAME = 36  # letters of a line of a name beside a panel
+LETTER = 0.065  # inches per letter of a name of an axis
+LETTERS = 12  # letters of a title per inch of a panel
+MAX_UPRIGHT = 4  # long names below a panel; more of them are rotated
+MAX_VECTOR = 400  # dots; a layer with more dots is an image, also in SVG and PDF
+LONGEST_NAME = 36  # letters in a line of a name at the side of a panel
 
 
 class Picture(Figure):
@@ -69,13 +69,13 @@ class Picture(Figure):
 
 
 class Drawn(NamedTuple):
-    """A figure, what it shows in words, and its numbers: a header and a row for each point."""
+    """A figure, its heading and note, and its numbers: a header and a row for each point."""
 
     figure: Figure
     heading: str
     note: str
     cells: Cells
-    # More about the rows that are drawn, which a page has in a table below.
+    # More facts about the rows, for a table on the page.
     rows: Sequence[list[str]] = ()
     unit: str = "nats"  # of their scores
 
@@ -84,15 +84,15 @@ def panels(
     count: int, size: tuple[float, float], across: int = 4, *, names: Iterable[str] = (),
     shares_y: bool = True, dpi: int = 150,
 ) -> tuple[Figure, list[Axes]]:  # fmt: skip
-    """A figure with panels side by side, and their axes, line by line.
+    """Makes a figure with panels, and returns it with the axes of the panels, line by line.
 
     Args:
-        count: panels.
-        size: inches of a panel, width and height.
-        across: panels of a line, at most.
-        names: of the vertical axes; the longest needs inches of its own.
-        shares_y: whether the panels have one vertical axis.
-        dpi: dots an inch, of PNG and of layers that are images.
+        count: the number of panels.
+        size: width and height of a panel, in inches.
+        across: the maximum number of panels in a line.
+        names: the names on the vertical axes; the longest one widens the figure.
+        shares_y: True if the panels share one vertical axis.
+        dpi: the resolution of PNG and of layers that are images.
     """
     columns = min(count, across)
     lines = -(-count // columns)
@@ -106,7 +106,7 @@ def panels(
 
 
 def label(axes: Axes, title: str, x: str = "", y: str = "", *, width: float = 3.0) -> None:
-    """Set the title of a panel and of its axes, in lines that fit its width (inches)."""
+    """Sets the titles of a panel and its axes, in lines that fit its width (inches)."""
     letters = int(LETTERS * width)
     axes.set_title("\n".join(fill(line, letters) for line in title.split("\n")))
     axes.set_xlabel(fill(x, letters))
@@ -114,14 +114,14 @@ def label(axes: Axes, title: str, x: str = "", y: str = "", *, width: float = 3.
 
 
 def fill_name(name: str) -> str:
-    """A name beside a panel, in lines that fit."""
+    """Breaks the name of a row into lines of `LONGEST_NAME`."""
     return fill(" ".join(name.split()), LONGEST_NAME)
 
 
 def name_ticks(
     axis: XAxis | YAxis, names: Sequence[str], *, is_shown: bool = True, from_top: bool = True
 ) -> None:
-    """Names at the places 0, 1, ... of an axis, of a vertical one from the top on."""
+    """Puts names at 0, 1, ... of an axis; a vertical axis begins at the top."""
     is_upright = isinstance(axis, YAxis)
     wrapped = [*map(fill_name, names)]
     longest = max(map(len, wrapped))
@@ -133,7 +133,7 @@ def name_ticks(
 
 
 def number_ticks(axis: XAxis | YAxis, numbers: Sequence[float], *, is_log: bool) -> None:
-    """Ticks at these numbers alone; a logarithmic horizontal axis has them upright."""
+    """Puts ticks at these numbers only; a logarithmic horizontal axis has them rotated."""
     if is_log:
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     texts = [f"{number:,g}" for number in numbers]
@@ -142,15 +142,15 @@ def number_ticks(axis: XAxis | YAxis, numbers: Sequence[float], *, is_log: bool)
 
 
 def name_marks(artist: Artist, titles: Sequence[str]) -> None:
-    """Give each mark of an artist the text that a page shows where the mouse is over it.
+    """Gives each mark of an artist the text that a page shows below the mouse.
 
-    The texts are its gid: the SVG of a page has them as `<title>`, other files leave them out.
+    The texts are its gid. The SVG of a page has them as `<title>`; other files lack them.
     """
     artist.set_gid(json.dumps(list(titles)))
 
 
 def percents(names: Iterable[object], values: Iterable[float], kind: str = "") -> list[str]:
-    """Titles of values in %.
+    """Formats the titles of values in %.
 
     >>> percents(["SST-2"], [50.0], "icl")
     ['SST-2, icl: 50.0 %']
@@ -167,9 +167,9 @@ def dots(
     marker: str = "o", is_hollow: bool = False, alpha: float = 1.0, name: str = "",
     is_layer: bool = False,
 ) -> None:  # fmt: skip
-    """Draw points above all else, each with its title; `size` in pixels at 72 dpi.
+    """Draws points above everything else, each with its title; `size` is in pixels at 72 dpi.
 
-    With `is_layer` they are one image, also in SVG and PDF: dots of rows are many.
+    With `is_layer` they are one image, also in SVG and PDF, because they are many.
     """
     if not len(x) and not name:
         return
@@ -186,9 +186,9 @@ def dots(
 
 
 def finish(figure: Figure, heading: str, note: str, rows: Iterable[Sequence[object]]) -> Drawn:
-    """Add a heading, and a legend below of each name once; equal titles of axes stand once.
+    """Adds a heading and a legend, and removes repeated titles of vertical axes.
 
-    The rows are the figure's numbers, a header first: a file of CSV has them with six digits.
+    `rows` are the figure's numbers with a header; the CSV file has them with six digits.
     """
     handles: dict[str, Any] = {}
     first = figure.axes[0].get_ylabel()
@@ -205,7 +205,7 @@ def finish(figure: Figure, heading: str, note: str, rows: Iterable[Sequence[obje
             list(handles.values()), list(handles), loc="outside lower center", ncols=columns
         )
         for shown in legend.legend_handles:
-            if isinstance(shown, PathCollection):  # dots, of which small ones show no color
+            if isinstance(shown, PathCollection):  # small dots show no color
                 shown.set_sizes([20])
     words = " ".join(filter(None, (f"{heading}.", note)))
     figure.suptitle(fill(words, max(int(15 * wide), 60)), x=0.01, ha="left", fontsize=9)
@@ -217,16 +217,16 @@ def finish(figure: Figure, heading: str, note: str, rows: Iterable[Sequence[obje
 
 SVG = "{http://www.w3.org/2000/svg}"
 HREF = "{http://www.w3.org/1999/xlink}href"
-# What a page colors as it likes, in the light and in the dark.
+# Colors that a page replaces, because it has a light and a dark scheme.
 PAGE_COLORS = {INK: "currentColor", PAPER: "var(--page)", FAINT: "var(--grid)"}
 PLACES = ("d", "x", "y", "width", "height", "transform", "points")
-"""Attributes with pixels, of which a page needs two digits."""
-# No date: each drawing would be another file.
+"""Attributes with pixels, which a page needs with two digits only."""
+# A date would make every file different.
 UNDATED: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": None}
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG and PDF, and say where they are; `path` lacks the ending."""
+    """Writes a figure as PNG and PDF, and returns their paths; `path` lacks the ending."""
     targets = []
     extent = _lay_out(figure)
     for form in ("png", "pdf"):
@@ -236,20 +236,20 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def to_file(figure: Figure, form: str) -> bytes:
-    """A figure as one file: png, pdf or svg."""
+    """Returns a figure as the bytes of a file: png, pdf or svg."""
     return _to_bytes(figure, form, _lay_out(figure))
 
 
 def _lay_out(figure: Figure) -> Bbox | None:
-    """Lay a figure out once for all files; the part to keep where it reaches beyond its edge.
+    """Computes the layout of a figure once, and returns its extent if it is beyond the edge.
 
-    Files that are cut by matplotlib itself are drawn twice.
+    With `bbox_inches="tight"` matplotlib would draw each file twice.
     """
     with matplotlib.rc_context(STYLE):
         engine = figure.get_layout_engine()
         if engine is not None:
             engine.execute(figure)
-            figure.set_layout_engine(None)  # with any other each file would be drawn twice
+            figure.set_layout_engine(None)  # an engine would draw each file twice
         box = figure.get_tightbbox()
         wide, high = figure.get_size_inches()
         is_inside = engine and min(box.x0, box.y0, wide - box.x1, high - box.y1) >= 0
@@ -266,12 +266,12 @@ def _to_bytes(figure: Figure, form: str, extent: Bbox | None, salt: str = "") ->
 
 
 def page_svg(drawn: Drawn, slug: str) -> str:
-    """A figure as it stands in a page, which has its heading: an element `svg`.
+    """Returns a figure as an `svg` element of a page, without its heading.
 
-    Its text is the page's, black is the page's ink; marks have their titles; ids start with what
-    the slug makes, so that figures of one page have none in common.
+    It has the font and the text color of the page, and marks have their titles. Its ids depend on
+    the slug, so that figures on one page have different ids.
     """
-    for text in drawn.figure.texts:  # the heading, which stands above in the page
+    for text in drawn.figure.texts:  # the heading, which the page has already
         text.set_visible(False)
         text.set_in_layout(False)
     content = _to_bytes(drawn.figure, "svg", _lay_out(drawn.figure), slug)
@@ -297,23 +297,23 @@ def page_svg(drawn: Drawn, slug: str) -> str:
 
 
 def _add_titles(group: ElementTree.Element, titles: list[str]) -> None:
-    """Give the marks in a group their titles: copies of a symbol, else its paths."""
+    """Adds titles to the marks in a group, which are copies of a symbol, or else paths."""
     marks = list(group.iter(f"{SVG}use"))
     if not marks:
         symbols = set(group.iterfind(f".//{SVG}defs/{SVG}path"))
         marks = [path for path in group.iter(f"{SVG}path") if path not in symbols]
-    # Marks beyond the edge of a figure are not drawn: then none can be told from its neighbor.
+    # Marks beyond the edge are not drawn, and then the titles cannot be assigned.
     if len(marks) == len(titles):
         for mark, words in zip(marks, titles, strict=True):
             ElementTree.SubElement(mark, f"{SVG}title").text = words
 
 
 def _simplify(element: ElementTree.Element) -> None:
-    """Give an element the page's colors and font, and pixels of two digits."""
+    """Sets the page's colors and font in an element, and shortens pixels to two digits."""
     if style := element.get("style"):
         for ours, page_color in PAGE_COLORS.items():
             style = style.replace(ours, page_color)
-        # The size alone: the page has a font of its own. Before 3.11 matplotlib wrote them as one.
+        # Only the size stays. Before 3.11 matplotlib wrote size and font as one.
         style = re.sub(r"font: ([\d.]+px) [^;]*", r"font-size: \1", style)
         style = re.sub(r"font-family: [^;]*(; )?", "", style)
         element.set("style", style)
