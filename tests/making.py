@@ -3,6 +3,8 @@
 import numpy as np
 
 from batch_calibration.metrics import with_intervals
+from batch_calibration.reporting.frame import Frame, sort_records
+from batch_calibration.reporting.words import Card
 from batch_calibration.studies import ByRows, ContextInfo, Curve, Record, Result, ScorerInfo, pack
 
 MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "validation"}
@@ -19,12 +21,16 @@ def make_record(
     strength=None,
     **fields,
 ):
-    """A record of one context; `methods` gives accuracies: of the rows the first are right.
+    """A record of one context; `methods` gives accuracies, or for each row whether it is right.
+
+    Of an accuracy the first rows are right.
 
     Fields of results, such as `bias`, are by method; the last method searched the strength.
     """
     info = ContextInfo(task=task, **{"shots": 0, "seed": 0} | MODEL | (context or {}))
-    right = {name: np.arange(rows) < round(share * rows) for name, share in methods.items()}
+    right = {}
+    for name, share in methods.items():
+        right[name] = share if np.ndim(share) else np.arange(rows) < round(share * rows)
     kinds = ("bias", "options", "probe_size", "over_stream")
     results_of = {kind: fields.pop(kind, None) or {} for kind in kinds}
     names = {*methods, *(name for of_methods in results_of.values() for name in of_methods)}
@@ -33,7 +39,8 @@ def make_record(
         metrics = {"accuracy": 0.5}
         if name in methods:
             before = right.get("icl") if name != "icl" else None
-            metrics = with_intervals({"accuracy": methods[name]}, right[name], before)
+            accuracy = float(np.mean(methods[name]))
+            metrics = with_intervals({"accuracy": accuracy}, right[name], before)
         own = {
             kind: of_methods[name] for kind, of_methods in results_of.items() if name in of_methods
         }
@@ -67,3 +74,14 @@ def make_by_rows(rows, **accuracy):
     """Accuracy by rows learned from, or seen."""
     rows = tuple(rows)
     return {name: ByRows(rows, tuple(map(tuple, draws))) for name, draws in accuracy.items()}
+
+
+def make_card(*verdicts, heading="here"):
+    """A card of contexts without results; each has a seed of its own."""
+    records, own = [], []
+    for seed, verdict in enumerate(verdicts):
+        found = verdict.diagnosis
+        context = ContextInfo(task=verdict.task, seed=seed)
+        records.append(Record(f"{seed}", context, found.label_names, {"test": found.rows}, {}))
+        own.append(verdict._replace(record=f"{seed}"))
+    return Card(heading, Frame(sort_records(records)), own)

@@ -1,6 +1,7 @@
 """The console program: what it prints, what it writes, and its sentences on bad input."""
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -224,7 +225,7 @@ def test_convert_makes_what_programs_of_a_study_read(table, program, tmp_path, s
     np.testing.assert_allclose(stored.blocks["test"].log_probs, scores, atol=1e-5)
     for name in ("calibrate", "tables", "figures", "report"):
         program(name, f"--workdir={work}")
-    assert "unnamed model" in (work / "report.html").read_text()
+    assert "<h1>Label bias" in (work / "report.html").read_text()
     assert "-shot" not in (work / "report.html").read_text()
     run("convert", path, *GIVEN, f"--output={tmp_path / 't.safetensors'}")
     (reread,) = read(tmp_path / "t.safetensors")
@@ -236,9 +237,13 @@ def test_the_page_has_all(table, tmp_path):
     page = tmp_path / "page.html"
     run("report", path, *GIVEN, f"--output={page}")
     text = page.read_text()
-    assert 'class="shares"' in text and "the scores favor" in text
-    assert "<svg " in text and text.count("<figure id=") == text.count("</svg>")
-    assert "bc_mean_prob" in text
+    assert 'class="picture shares"' in text and "the scores favor" in text
+    assert "With Batch Calibration (bc) accuracy goes from" in text
+    assert f"<span>{path}</span>" in text  # the command has the real file
+    assert re.search(r"<td><b>\d+\.\d</b><span> \[", text)
+    # One log of one context is read in a few minutes.
+    body = text.split("<body>")[1].split("<script>")[0]
+    assert len(re.findall(r"[A-Za-z]{2,}", re.sub("<[^>]*>", " ", body))) <= 700
 
 
 def test_a_page_without_matplotlib_has_words_and_tables(table, tmp_path, monkeypatch, said):
@@ -247,11 +252,12 @@ def test_a_page_without_matplotlib_has_words_and_tables(table, tmp_path, monkeyp
     for name in [name for name in sys.modules if name.startswith("batch_calibration.reporting.fi")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "batch_calibration.reporting.drawings", raising=False)
+    monkeypatch.delattr("batch_calibration.reporting.drawings", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     run("report", path, *GIVEN, f"--output={page}")
     text = page.read_text()
-    assert "batch-calibration[plots]" in text and "<svg" not in text
-    assert "the scores favor" in text and "bc_mean_prob" in text
+    assert "batch-calibration[plots]" in text
+    assert "the scores favor" in text and "prior_matching" in text
     refusal = said("diagnose", path, *GIVEN, f"--plot={tmp_path / 'p.png'}", code=2).err
     assert "batch-calibration[plots]" in refusal
 
@@ -423,10 +429,11 @@ def test_diagnose_and_the_page_end_with_the_recommendation(table, tmp_path, caps
     assert " ".join(capsys.readouterr().out.split()).endswith(expected)
     run("report", path, *GIVEN, "--methods=icl,bc", f"--output={tmp_path / 'r.html'}")
     text = (tmp_path / "r.html").read_text()
-    assert f"<dt>Recommended</dt><dd>{escape(first)}</dd>" in text
+    assert f"<dt>Advised</dt><dd>{escape(first)}</dd>" in text
     said = capsys.readouterr().out
-    assert said.splitlines()[3].split() == ["task", "icl", "bc", "recommended", "gain"]
-    assert "Biased: yes, towards" in said and "Do: `batch-calibration calibrate" in said
+    assert said.splitlines()[3].split() == ["task", "icl", "bc", "advised", "gain"]
+    assert "The model answers 'yes' for 100 % of" in said
+    assert "Do: `batch-calibration calibrate" in said
 
 
 SMALL = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--labeled_per_class=4")

@@ -9,7 +9,7 @@ from rich.console import Console
 from batch_calibration import cli
 from batch_calibration.cli import options, progress, studies
 from batch_calibration.reporting import writing
-from batch_calibration.reporting.items import ACROSS, Table
+from batch_calibration.reporting.items import Table
 
 
 def contents(folder):
@@ -78,7 +78,7 @@ def test_tables_fit_the_columns_and_say_a_note_once(columns, monkeypatch, capsys
     monkeypatch.setenv("COLUMNS", str(columns))
     cells = [["task", *(f"method {i}" for i in range(30))], ["sst2", *["+1.2 [-0.3, +2.7]"] * 30]]
     note = "A gain is paired. In brackets is its interval."
-    first, second = (Table(ACROSS, name, name, cells, note) for name in "ab")
+    first, second = (Table("m", name, name, cells, note) for name in "ab")
     writing.print_tables([first, second._replace(note=f"{note} Few rows.")])
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= columns

@@ -10,6 +10,7 @@ from batch_calibration.cli import commands
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.studies import make_report, score, show_calibration
 from batch_calibration.diagnosis.known_shares import know_shares
+from batch_calibration.diagnosis.verdicts import judge_context
 from batch_calibration.reporting.writing import judge_record
 from batch_calibration.scores import ScoreTable, context_id, make_block
 from batch_calibration.scoring.data.images import find_images, read_images
@@ -79,7 +80,7 @@ def test_a_study_matches_equal_shares_if_the_task_is_balanced(workdir):
     make_report(str(workdir))
     page = (workdir / "report.html").read_text()
     assert "Match equal shares, because the task&#x27;s data set is balanced by design." in page
-    assert "prior train" not in page
+    assert "target prior" not in page
 
 
 def test_shares_of_the_training_file_are_matched_and_named(workdir):
@@ -97,7 +98,8 @@ def test_shares_of_the_training_file_are_matched_and_named(workdir):
             assert records[name].methods[method].options == {"target_prior": "train"}
     make_report(str(workdir))
     page = (workdir / "report.html").read_text()
-    assert "prior train" in page and "because you stated these shares." in page
+    assert "In all contexts: bc target prior train" in page
+    assert "because you stated these shares." in page
 
 
 def test_a_task_file_says_that_its_labels_are_balanced(tmp_path, refuses):
@@ -136,8 +138,8 @@ def test_embedded_images_are_drawn_equally_often():
 def test_shares_that_are_stated_go_before_the_design():
     scores = np.random.default_rng(0).normal([-3.0, -2.0], 1.0, (60, 2)).astype(np.float32)
     table = ScoreTable({"balanced": True}, ("a", "b"), {"test": make_block(scores)})
-    (card,) = commands._cards([table], [Stated()])
-    (verdict,) = card.verdicts
+    (advice,) = commands._advise([table], [Stated()])
+    verdict = judge_context("", "", advice, table)
     assert (verdict.advice.source, verdict.advice.options) == ("equal", {"share_error": 0.0})
     corrected = calibrate(scores, "prior_matching", share_error=0.0, from_probs=False)
     expected = np.asarray(corrected).argmax(axis=1)

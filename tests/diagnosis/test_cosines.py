@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from making import make_card
 
 from batch_calibration import diagnose, recommend
 from batch_calibration.cli.summaries import CorrectedContext, show_advice, show_contexts
@@ -14,7 +15,7 @@ from batch_calibration.diagnosis.verdicts import judge_context
 from batch_calibration.methods.run import holds_cosines
 from batch_calibration.reporting import words
 from batch_calibration.reporting.cells import label_cells, size_cell
-from batch_calibration.reporting.page import Card, make_page
+from batch_calibration.reporting.page import make_page
 from batch_calibration.scores import ScoreTable, make_block
 
 NAMES = ("cat", "dog", "fox")
@@ -53,12 +54,13 @@ def test_each_printed_place_has_the_unit_of_its_scores(kind, capsys):
     for contexts in ([context], [context] * 4):
         show_contexts(contexts, 0, sys.stdout)
         show_advice(contexts, sys.stdout)
+    two = make_card(verdict, verdict._replace(name="b"), heading="pets")
     texts = [
         capsys.readouterr().out,
-        " ".join(words.facts([verdict]).values()),
-        " ".join(words.facts([verdict, verdict]).values()),
+        " ".join(words.facts(make_card(verdict)).values()),
+        " ".join(words.facts(two).values()),
         str(verdict.diagnosis),
-        make_page([], (), cards=[Card("pets", [verdict, verdict._replace(name="b")])]),
+        make_page([], (), cards=[two]),
         repr(label_cells(verdict.diagnosis)),
     ]
     for text in texts:
@@ -77,7 +79,7 @@ def test_sentences_on_cosines_and_on_logits():
     logits = diagnose(LOGITS, from_probs=False, label_names=NAMES).sentences()[0]
     log_probs = diagnose(KINDS["log-probs"][0], label_names=NAMES).sentences()[0]
     assert logits == log_probs  # only differences matter
-    assert words.facts([verdict_of("cosines")])["Recommended"] == (
+    assert words.facts(make_card(verdict_of("cosines")))["Advised"] == (
         "If labels are about equally frequent, match equal shares; if you do not know, label 32 "
         "rows: the scores of images do not show how frequent labels are."
     )

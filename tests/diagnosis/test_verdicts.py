@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from making import make_card
 
 from batch_calibration import calibrate
 from batch_calibration.diagnosis import compare, recommend, verdicts
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.reporting import words
-from batch_calibration.reporting.cells import NumberCell, verdict_cells
+from batch_calibration.reporting.cells import Best, NumberCell, verdict_cells
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import run_calibration
 
@@ -42,15 +43,13 @@ def test_a_card_a_table_and_compare_give_one_number_at_a_tie():
 
 def test_a_context_in_facts():
     verdict = judge()
-    facts = words.facts([verdict])
-    names = "Biased?, Recommended, Expected gain, Measured gain, Safe?, Enough rows?"
-    assert ", ".join(facts) == names
+    card = make_card(verdict)
+    facts = words.facts(card)
+    assert ", ".join(facts) == "Biased?, Advised, Expected gain, Safe?, Enough rows?"
     # Mean differences of 2.8 and 0.9 nats are 1.85; exp(1.85) is 6.36.
     assert facts["Biased?"].startswith("Yes, towards 'no' over 'yes' by 1.85 ± 0.12 nats, a fact")
     assert "6.36" in facts["Biased?"]
-    assert facts["Recommended"] == verdict.advice.reason[0]
-    bias, effect, advice = words.card_lines([verdict])
-    assert facts["Measured gain"] == f"{effect} (60 labeled rows; 95 % intervals.)"
+    assert facts["Advised"] == verdict.advice.reason[0]
     assert facts["Safe?"] == (
         "Yes: accuracy does not fall beyond noise with equal shares; accuracy does not fall "
         "beyond noise with estimated shares."
@@ -58,9 +57,12 @@ def test_a_context_in_facts():
     assert facts["Enough rows?"].endswith(
         "These 60 labeled rows are enough to be sure of the gain."
     )
-    assert bias == "Biased: yes, towards 'no' (100 % predicted, 50 % right)."
-    gain = "100.0 % (+50.0 [+35.2, +61.6])"
-    assert effect == f"equal shares: 50.0 → {gain}; estimated shares: {gain}."
+    effect, bias, advice = words.card_lines(card)
+    gain = "50.0 to 100.0 % (+50.0 [+35.2, +61.6])"
+    assert effect == f"With Batch Calibration (bc) accuracy goes from {gain} over 60 rows."
+    assert bias == (
+        "The model answers 'no' for 100 % of the rows, 50 % corrected; it is right for 50 %."
+    )
     shares = tuple(round(share, 4) for share in verdict.advice.shares.values())
     assert advice == (
         "Do: `calibrate(scores, method='prior_matching', share_error=0.0)` if labels are about "
@@ -69,43 +71,68 @@ def test_a_context_in_facts():
     )
 
 
-def test_what_harms_is_said_of_each_answer():
-    verdict = judge(labels=np.array(60 * [1]), scores=SCORES[:, ::-1])
-    _, effects, advice = words.card_lines([verdict])
-    assert "equal shares: 100.0 → 50.0 % (-50.0 [" in effects
-    assert "estimated shares: 50.0 % (-50.0 [" in effects
+def test_the_advice_names_the_real_source():
+    lines = words.card_lines(make_card(judge()), "my.csv")
+    assert lines[-1].startswith("Do: `calibrate(my.csv, ") and "(scores" not in lines[-1]
+    # With cards beside it, one command would correct their contexts, too.
+    several = words.card_lines(make_card(judge(), judge()), "W", is_only=False)[-1]
+    assert "`recommend(W, output='advice.json')` and `calibrate(W, advice='ad" in several
+    assert "equal shares in 2" in several and "estimated shares in 2" in several
+
+
+def answers(*judged):
+    """Answer -> its accuracy and its gain, as printed."""
+    return {name: cells for name, *cells in words.answer_cells(make_card(*judged))[1:]}
+
+
+def test_each_answer_has_its_accuracy_and_gain():
+    found = answers(judge())
+    gain = "+50.0 [+35.2, +61.6]*"
+    assert found.pop("as the model answers (icl)") == ["50.0", ""]
+    names = ["Batch Calibration (bc)", "as advised: equal shares", "as advised: estimated shares"]
+    assert found == {name: ["100.0", gain] for name in names}
+    assert answers(judge(labels=np.full(60, -1))) == {}
+    # Where two answers exist, the better one is bold.
+    (first, *_) = words.answer_cells(make_card(judge(labels=0 * GOLD)))[1:]
+    assert first[:2] == ["as the model answers (icl)", "100.0"] and isinstance(first[1], Best)
+
+
+def test_an_answer_that_harms_is_not_advised():
+    card = make_card(judge(labels=np.array(60 * [1]), scores=SCORES[:, ::-1]))
+    effect, _, advice = words.card_lines(card)
+    assert "goes from 100.0 to 50.0 % (-50.0 [-61.6, -35.2]) over 60 rows." in effect
     assert advice == "Do: leave the scores as they are, as accuracy falls beyond noise."
-    assert words.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise with equal ")
+    assert words.facts(card)["Safe?"].startswith("No: accuracy falls beyond noise with equal ")
 
 
 def test_one_answer_where_shares_are_stated():
     verdict = judge(share="balanced")
-    _, effect, todo = words.card_lines([verdict])
-    assert effect.startswith("equal shares: 50.0 → 100.0 % (+50.0 [")
+    *_, todo = words.card_lines(make_card(verdict))
     assert todo == "Do: `calibrate(scores, method='prior_matching', share_error=0.0)`."
+    assert [*answers(verdict)][2:] == ["as advised: equal shares"]
     np.testing.assert_array_equal(verdict.gains, verdict.balanced)
-    _, effect, todo = words.card_lines([judge(labels=0 * GOLD, share="balanced")])
-    assert effect.startswith("equal shares: 100.0 → 50.0 %")
+    *_, todo = words.card_lines(make_card(judge(labels=0 * GOLD, share="balanced")))
     assert "leave the scores as they are" in todo
 
 
-def test_without_labels_the_expected_gain_is_told():
+def test_without_labels_accuracy_is_not_measured():
     verdict = judge(labels=np.full(60, -1))
-    facts = words.facts([verdict])
-    assert verdict.gains is None and facts["Measured gain"] == "No right label is known."
-    assert facts["Safe?"] == "Not known without right labels."
-    bias, effect, advice = words.card_lines([verdict])
-    assert bias == "Biased: yes, towards 'no' (100 % predicted)."
-    assert effect.startswith("estimated shares: +")
-    assert effect.endswith(" points expected; no right label is known.")
+    card = make_card(verdict)
+    facts = words.facts(card)
+    assert verdict.gains is None and facts["Safe?"] == "Not known without right labels."
+    assert facts["Expected gain"].startswith("+")
+    effect, bias, advice = words.card_lines(card)
+    assert effect == "No right label is known for these 60 rows, so accuracy is not measured."
+    assert bias == "The model answers 'no' for 100 % of the rows, 50 % corrected."
     assert "; if not known, `calibrate(scores, method='prior_matching', target_prior=(" in advice
     assert verdicts.measured_gain([verdict]) is None
 
 
 def test_scores_that_are_left_expect_nothing():
     few = judge(scores=SCORES[:10], labels=GOLD[:10])
-    assert words.card_lines([few])[2].endswith("; if not known, leave the scores as they are.")
-    assert "Expected gain" not in words.facts([few])
+    card = make_card(few)
+    assert words.card_lines(card)[-1].endswith("; if not known, leave the scores as they are.")
+    assert "Expected gain" not in words.facts(card)
     header, row = verdict_cells([few])
     assert row[header.index("recommended")] == "leave it"
 
@@ -117,14 +144,18 @@ def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
     outcomes = [30 * [0.0, 1.0], 30 * [0.0, -1.0]], [20 * [0.0, 1.0]]
     by_hand = over_tasks([over_rows(np.array(of_task), OF_GAIN) for of_task in outcomes])
     assert tuple(gain) == pytest.approx(tuple(by_hand)) and gain.value == pytest.approx(0.25)
-    facts = words.facts([complete, half, small])
+    card = make_card(complete, half, small)
+    facts = words.facts(card)
     assert facts["Safe?"].startswith("No: with equal shares, 1 of 3 contexts loses")
-    assert "1 of 3 contexts loses accuracy beyond noise (b) and 2 gain" in facts["Safe?"]
-    bias = words.card_lines([complete, half, small])[0]
-    most = "the most predicted label: 100 % predicted, 67 % right"
-    assert bias == f"Biased: yes, 3 of 3 contexts ({most})."
-    assert facts["Biased?"].startswith("Yes: in 3 of 3 contexts by more than two standard errors")
-    assert facts["Recommended"] == "estimated shares in 3 of 3 contexts."
+    assert "1 of 3 contexts loses accuracy beyond noise (b); with estimated" in facts["Safe?"]
+    assert facts["Biased?"].startswith("By 1.85 nats in the median context")
+    assert facts["Advised"] == "estimated shares in 3 of 3 contexts."
+    effect, bias, _ = words.card_lines(card)
+    assert f"from 62.5 to 87.5 % ({gain.points}) over 3 contexts; 1 loses and 2 gain" in effect
+    assert bias == (
+        "A context's most frequent answer is given for 100 % of the rows, 50 % corrected; it is "
+        "right for 67 % (means). 3 of 3 contexts prefer a label beyond noise."
+    )
 
 
 def test_contexts_stand_by_their_effect():
@@ -136,13 +167,12 @@ def test_contexts_stand_by_their_effect():
     assert rows[2][1].parts[2] == "*" and rows[3][1] == ""
 
 
-def test_two_draws_are_said_to_tell_nothing():
+def test_two_draws_do_not_show_how_others_vary():
     two = [judge("a"), judge("b")]
-    assert words.card_lines(two)[1].endswith(words.TWO_DRAWS)
-    assert words.TWO_DRAWS in words.facts(two)["Measured gain"]
-    assert words.TWO_DRAWS not in words.card_lines([*two, judge("c")])[1]
+    assert words.headline(make_card(*two)).endswith(words.TWO_DRAWS)
+    assert words.TWO_DRAWS not in words.headline(make_card(*two, judge("c")))
     unknown = [judge(name, labels=np.full(60, -1)) for name in "ab"]
-    assert words.TWO_DRAWS not in words.card_lines(unknown)[1]
+    assert words.TWO_DRAWS not in words.headline(make_card(*unknown))
 
 
 def test_rows_that_would_settle_a_gain():

@@ -154,12 +154,12 @@ class Kinds:
         stored_records.to_arrow()
         results = Results(stored_records)
         for table in writing.make_tables(results):
-            lines = csv_text(table.csv or [])
+            lines = csv_text(table.cells)
             for text in (markdown(table.cells), latex(table.cells, table.note), lines):
                 text.encode()
-            page.make_page([page.Section("a", "b", [table])]).encode()
-        for group in results.sections:
-            words.setting_paragraph(group).encode()
+            page.make_page([page.Section("a", [table])]).encode()
+        for group in results.studies.values():
+            words.outliers(group).encode()
         writing.make_figures(results)
         return list(stored_records) == records
 

@@ -11,7 +11,7 @@ import pytest
 
 from batch_calibration.methods import METHODS, compare, correct, fit, gather
 from batch_calibration.methods.fitting import make_calibrator
-from batch_calibration.reporting.frame import is_over_shots
+from batch_calibration.reporting.curves import is_over_shots
 from batch_calibration.reporting.two_labels import boundary_axes
 
 KEY = jax.random.key(0)

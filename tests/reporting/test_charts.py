@@ -14,10 +14,10 @@ from processes import python
 from batch_calibration import diagnose
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting import curves, palette, prompts, two_labels
+from batch_calibration.reporting import curves, palette, two_labels
 from batch_calibration.reporting.figures import intervals, preferences, scores, style
 from batch_calibration.reporting.figures import studies as study_figures
-from batch_calibration.reporting.frame import by_setting
+from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.two_labels import zero_lines
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import run_calibration
@@ -57,19 +57,16 @@ def shifted(tables):
 def drawn(tables, shifted):
     """A figure of each function, by its name."""
     random = np.random.default_rng(0)
-    own, varied, pairs, shots = [], [], [], []
+    own, varied, shots = [], [], []
     for (i, task), seed in product(enumerate(TASKS), range(2)):
         curve = make_curve(0.5 + random.normal(0, 0.02, 101))
         own.append(record(task, 0.5 + i / 10, 0.6, seed=seed, strength=0.5 + seed, curve=curve))
         shots += [record(task, 0.5 + n / 20, 0.7, shots=n, seed=seed) for n in range(5)]
-    group = by_setting(own)[0]
+    group, over_shots = Frame(own), curves.by_shots("m", Frame(shots))
     for task, name in product(TASKS[:2], "012345678"):
         varied.append(record(task, 0.4 + int(name) / 30, 0.7, options={"template": name}))
-    for n, options in product((0, 1, 4), ({}, {"template": "2"})):
-        pairs.append(record("rte", 0.4 + n / 10, 0.7, shots=n, options=options))
-    (grid,) = prompts.find_grids(pairs)
     sizes = make_by_rows([2, 8, 277], bc=[[0.5, 0.6], [0.6, 0.6], [0.7]])
-    by_size = curves.by_probe_size(by_setting([record("rte", 0.5, 0.7, probe_size=sizes)]))
+    (by_size,) = curves.find_curves("m", Frame([record("rte", 0.5, 0.7, probe_size=sizes)]))
     rows, labels = np.asarray(tables[0].blocks["test"].log_probs), tables[0].blocks["test"].labels
     found = [diagnose(rows + shift, labels, label_names=LABELS["sst2"]) for shift in (0, 1)]
     signs = {name: (gain, gain.beyond_noise) for name, gain in GAINS.items()}
@@ -77,12 +74,9 @@ def drawn(tables, shifted):
     numbers = random.normal(0, 0.1, (1000, 1)) + np.array([0, -0.02, 0.02])
     estimates = {"icl": GAINS["near"], "bc": GAINS["near"], "bcl": GAINS["far"]}
     forest = [*GAINS, "missing"], "points", "h", ("panel", "row")
-    maps = {"a": np.array([[1.0, np.nan]]), "b": np.array([[2.0, 3.0]])}
-    axes = ["u", "v"], ["w"], ("x", "y", "z"), (1, 1), (1, 3), study_figures.BLUES
-    maps = study_figures.draw_maps(maps, *axes, digits=0)
     return {
-        "draw_curves": study_figures.draw_curves(curves.by_shots(by_setting(shots))[0]),
-        "draw_curves of rows": study_figures.draw_curves(by_size[0]),
+        "draw_curves": study_figures.draw_curves(over_shots),
+        "draw_curves of rows": study_figures.draw_curves(by_size),
         "draw_strength": study_figures.draw_strength(group),
         "draw_gains": intervals.draw_gains(group, ["bc"]),
         "draw_forest": intervals.draw_forest({"bc": signs, "pc": signs}, *forest),
@@ -95,10 +89,7 @@ def drawn(tables, shifted):
         "draw_planes": scores.draw_planes([(table, {}) for table in tables], "m"),
         "draw_distributions": scores.draw_distributions(shifted[0], "m"),
         "draw_correction": scores.draw_correction(shifted[:1], "m"),
-        "draw_boxes": study_figures.draw_boxes(prompts.find_axes(varied)[:1]),
-        "draw_prompts": study_figures.draw_prompts(prompts.find_axes(varied)),
-        "draw_grid": study_figures.draw_grid(grid),
-        "draw_maps": style.finish(maps, "h", "", []),
+        "draw_robustness": study_figures.draw_robustness(Frame(varied), ["template"]),
     }
 
 
@@ -139,12 +130,11 @@ def test_a_page_has_each_figure_as_text_in_its_own_colors(drawn):
 MARKS = """
 forest: far: +90.0 [+20.0, +95.0]
 estimates: icl: 1.0 %
-curves: bc, 4, shots per class:\x20
+curves: bc, 4, shots:\x20
 preferences: negative, predicted:\x20
-prompts: 8, icl: 66.
 planes: bc:\x20
 strip: context\x20
-boxes: 0, bc: 70.0 %
+robustness: 0, bc: 70.0 %
 """
 
 
@@ -165,8 +155,9 @@ def test_the_numbers_are_what_is_drawn(drawn):
     axes = drawn["draw_forest"].figure.axes[0]
     assert [text.get_text() for text in axes.texts] == ["+90"]
     assert axes.get_xlim() == (-1.08 * intervals.FARTHEST, 1.08 * intervals.FARTHEST)
-    found = figures.columns(drawn["draw_grid"].cells)
-    assert list(found) == ["method", "template", "accuracy", "shots"]
+    found = figures.columns(drawn["draw_robustness"].cells)
+    assert list(found) == ["method", "factor", "accuracy", "level"]
+    assert found["level"] == 2 * list("012345678") and found["accuracy"][9:] == 9 * ["70"]
     bars = drawn["draw_preferences"].figure.axes[1].patches
     found = figures.columns(drawn["draw_preferences"].cells)
     numbers = zip(found["what"], found["value"], strict=True)

@@ -1,8 +1,6 @@
 """Gains over ICL with their intervals, and the tables of probabilities, in every form."""
 
-import csv
 import dataclasses
-import io
 import os
 import shutil
 import sys
@@ -13,17 +11,16 @@ from making import make_record
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 
-from batch_calibration.reporting import tables, words, writing
+from batch_calibration.reporting import tables, writing
 from batch_calibration.reporting.cells import Best, Sums, latex, markdown, show_cells
-from batch_calibration.reporting.frame import by_setting, gain, learned_tasks
+from batch_calibration.reporting.frame import Frame, gain, learned_tasks, sort_records
 from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.palette import VERDICTS
 from batch_calibration.studies import csv_text
 
 
 def study(*records):
-    (group_of_records,) = by_setting(records)
-    return group_of_records
+    return Frame(sort_records(records))
 
 
 def record(task="rte", icl=0.5, bc=0.6, seed=0, rows=500, **methods):
@@ -34,7 +31,7 @@ ONE = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
 
 
 def test_a_table_of_gains():
-    cells = tables.gain_cells(ONE, ["bc"])
+    cells = tables.gains(ONE)
     names = "task|SST-2|RTE|WiC|average|wins, ties, losses"
     assert "|".join(row[0] for row in cells) == names
     # 50 rows of 500 are won and none lost: p = 51 / 502, q = 1 / 502.
@@ -68,22 +65,15 @@ def test_draws_that_disagree_widen_the_interval():
 
 
 def test_each_method_over_the_tasks():
-    group = study(record(cc=0.4), record("sst2", 0.8, 0.9, cc=0.7))
-    cells = tables.method_overview(group)
+    cells = tables.overview(study(record(cc=0.4), record("sst2", 0.8, 0.9, cc=0.7)))
     assert cells[0] == ["method", "accuracy", "gain over icl", "wins, ties, losses"]
     assert [row[0] for row in cells[1:]] == ["icl", "cc", "bc"]
     assert cells[1][2:] == ["", ""] and cells[2][3] == "0, 0, 2"
     assert isinstance(cells[3][1], Best) and cells[3][1].startswith("75.0 [")
-    rows = list(csv.DictReader(io.StringIO(csv_text(tables.overview_csv(group)))))
-    assert len(rows) == 3 * (3 + 2)
-    wanted = {"task": "average", "method": "bc", "metric": "gain"}
-    (cell,) = (row for row in rows if row | wanted == row)
-    low, value, high = (float(cell[name]) for name in ("low", "value", "high"))
-    assert low < value < high and value == pytest.approx(0.1)
 
 
-def test_gains_stay_what_they_are_in_every_form():
-    cells = tables.gain_cells(ONE, ["bc"])
+def test_every_form_of_a_table_has_the_same_cells(tmp_path):
+    cells = tables.gains(ONE)
     cell = cells[2][2]
     escaped = cell.replace("[", r"\[").replace("]", r"\]").replace("*", r"\*")
     assert f"| RTE | 500 | {escaped} |" in markdown(cells)
@@ -91,17 +81,26 @@ def test_gains_stay_what_they_are_in_every_form():
     assert latex(cells).count("midrule") == 2
     assert f'"{cell}"' in csv_text(cells) and "'+" not in csv_text(cells)
     assert "'+1 [=cmd()]" in csv_text([["+1 [=cmd()]"]])
+    made = writing.write_tables(Results(ONE.records), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{table.slug}.{ending}" for table in made for ending in ("csv", "md", "tex")
+    }
+    for table in made:
+        text = (tmp_path / f"{table.slug}.csv").read_text()
+        assert text == csv_text(table.cells)
+        columns = len(table.cells[0])
+        assert (tmp_path / f"{table.slug}.md").read_text().splitlines()[0].count("|") == columns + 1
+        assert (
+            rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}"
+            in (tmp_path / f"{table.slug}.tex").read_text()
+        )
 
 
-def test_the_catalogue_has_a_table_of_gains_for_each_table_of_methods():
-    found_tables = writing.make_tables(Results([record(bc_mean_prob=0.55)]))
-    found_tables = [table for table in found_tables if not table.number]
-    slugs = [table.slug.split("validation-", 1)[1] for table in found_tables]
-    assert slugs == ["methods", "methods-gains", "variants", "variants-gains", "overview"]
-    assert all("do not extend to others" in t.note for t in found_tables if "gains" in t.slug)
-    alone = writing.make_tables(Results([make_record("rte", {"bc": 0.5})]))
-    slugs = [table.slug for table in alone if not table.number]
-    assert slugs == ["m-0shot-validation-methods"]
+def test_the_tables_of_a_study_answer_one_question_each():
+    made = writing.make_tables(Results([*ONE.records, record(seed=1), record("wic", seed=1)]))
+    slugs = [table.slug for table in made]
+    assert slugs == ["m-methods", "m-by-task", "m-gains", "m-by-seed", "m-spread"]
+    assert len({table.title for table in made}) == len(made)
 
 
 def test_probabilities_have_their_units_and_the_lowest_is_best():
@@ -112,17 +111,18 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
         measured = dict(zip(("nll", "brier", "ece"), numbers, strict=True))
         result = plain.methods[name]
         methods[name] = dataclasses.replace(result, metrics=result.metrics | measured)
-    results = Results(study(dataclasses.replace(plain, methods=methods)).records)
-    shown = [table for make in tables.OF_SETTINGS for table in make(results)][-4:]
-    kinds = [table.slug.rsplit("-", 1)[-1] for table in shown]
-    assert kinds == ["probabilities", "nll", "brier", "ece"]
-    assert [table.shown for table in shown] == [True, False, False, False]
-    cells = shown[0].cells
-    assert cells[0] == ["method", "NLL (nats)", "Brier (0 to 2)", "ECE (0 to 1)"]
-    assert cells[1:] == [["icl", "0.700", "0.500", "0.100"], ["bc", "0.600", "0.400", "0.200"]]
-    assert [isinstance(x, Best) for x in cells[2]] == [False, True, True, False]
-    assert shown[3].title == "ECE, 0 to 1" and shown[3].cells[1][2:] == ["0.100", "0.200"]
-    assert "not label bias" in (note := tables.PROBABILITIES_NOTE) and "Lower is better" in note
+    results = Results([dataclasses.replace(plain, methods=methods)])
+    *_, shown = writing.make_tables(results)
+    assert shown.slug.endswith("-probabilities") and "Lower is better" in shown.note
+    assert shown.cells[0] == ["method", "NLL (nats)", "Brier (0 to 2)", "ECE (0 to 1)"]
+    assert shown.cells[1:] == [
+        ["icl", "0.700", "0.500", "0.100"],
+        ["bc", "0.600", "0.400", "0.200"],
+    ]
+    assert [isinstance(x, Best) for x in shown.cells[2]] == [False, True, True, False]
+    densities = dataclasses.replace(plain, methods={**methods, "pc": methods["bc"]})
+    rows = {row[0]: row for row in tables.probabilities(Frame([densities]))}
+    assert rows["pc"][1:3] == ["-", "0.400"]
 
 
 def test_a_task_is_learned_beyond_noise_and_beyond_its_most_frequent_label():
@@ -149,37 +149,33 @@ def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):
     assert [" ".join(x.split()) for x in lines if x[:3] == "RTE"] == ["RTE 1 2 3 4", "RTE 5 6"]
 
 
-def test_the_note_says_over_what_the_intervals_are():
-    several = study(*(record(seed=seed) for seed in range(5)), record("cb", rows=56))
-    text = tables.gain_note(several)
-    assert "over the draws of demonstrations (1 to 5 a task) and over the test rows, which" in text
-    assert "more draws make a small test set no larger" in text
-    assert "Few test rows, so wide intervals: CB (56)." in text and "RTE (" not in text
-    single = make_record("rte", {"icl": 0.5, "bc": 0.6}, context={"shots": 1})
-    text = tables.gain_note(study(single))
-    assert "over the test rows alone: one draw of demonstrations does not show" in text
-    assert "over the test rows alone. " in tables.gain_note(ONE)
+def test_the_note_names_the_unit_of_the_intervals_and_tasks_with_few_rows():
+    text = tables.gain_note(study(*(record(seed=seed) for seed in range(5)), record("cb", rows=56)))
+    assert "over contexts of a task and its test rows" in text
+    assert "Fewer than 200 test rows: CB." in text
+    text = tables.gain_note(ONE)
+    assert "intervals over test rows;" in text and "Fewer" not in text
 
 
-def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
-    main_cells = tables.accuracy_cells(ONE, ["icl", "bc"])
-    assert [row[2] for row in main_cells[1:4]] == ["80.0", "50.0", "60.0"]
-    assert [row[3] for row in main_cells[1:4]] == ["80.4", "60.0 *", "50.0 *"]
-    assert isinstance(main_cells[2][3], Best) and not isinstance(main_cells[3][3], Best)
-    assert main_cells[5][:3] == ["gain over icl", "", ""]
-    assert main_cells[5][3].startswith("+0.1 [-1.")
-    assert main_cells[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
-    for cells, count in ((main_cells, 3), (tables.accuracy_cells(ONE, ["icl"]), 1)):
-        assert [isinstance(row, Sums) for row in cells] == [False] * 4 + [True] * count
-    assert "± is the standard" not in tables.accuracy_note(ONE, ["icl", "bc"])
-    (table, *_) = writing.make_tables(Results(ONE.records))
+def test_the_table_of_tasks_marks_gains_beyond_noise_and_counts_them():
+    cells = tables.by_task(ONE)
+    assert [row[2] for row in cells[1:4]] == ["80.0", "50.0", "60.0"]
+    assert [row[3] for row in cells[1:4]] == ["80.4", "60.0 *", "50.0 *"]
+    assert isinstance(cells[2][3], Best) and not isinstance(cells[3][3], Best)
+    assert cells[5][:3] == ["gain over icl", "", ""]
+    assert cells[5][3].startswith("+0.1 [-1.")
+    assert cells[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
+    lone = study(*(make_record(task, {"icl": 0.5}) for task in ("sst2", "rte", "wic")))
+    for of_table, count in ((cells, 3), (tables.by_task(lone), 1)):
+        assert [isinstance(row, Sums) for row in of_table] == [False] * 4 + [True] * count
+    assert "± is the standard" not in tables.task_note(ONE)
+    (table,) = (t for t in writing.make_tables(Results(ONE.records)) if t.slug == "m-by-task")
     assert r"\midrule" + "\naverage &" in latex(table.cells, table.note)
-    assert "beyond noise: 0 is outside it" in table.note
+    assert "beyond noise: the interval excludes 0" in table.note
 
 
 def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
-    results = Results(ONE.records)
-    (drawing,) = (f for f in writing.make_figures(results) if f.slug.endswith("-differences"))
+    (drawing,) = (f for f in writing.make_figures(Results(ONE.records)) if f.slug == "m-gains")
     drawn = drawing.draw()
     (axes,) = drawn.figure.axes
     names = [text.get_text() for text in axes.get_yticklabels()]
@@ -187,25 +183,8 @@ def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
     dots = next(f for f in axes.collections if isinstance(f, PathCollection))
     assert dots.get_offsets()[:, 0].round(1).tolist() == [0.4, 10.0, -10.0, 0.1]
     assert list(map(to_hex, dots.get_facecolors()))[1:3] == [VERDICTS["gain"], VERDICTS["loss"]]
-    # What is drawn is the table's.
+    # The figure and the table have the same numbers.
     header, *rows = drawn.cells
     assert header == ["method", "task", "gain", "low", "high"]
     cells = [f"{float(row[2]):+.1f} [{float(row[3]):+.1f}, {float(row[4]):+.1f}]" for row in rows]
-    assert cells == [row[2].rstrip("*") for row in tables.gain_cells(ONE, ["bc"])[1:-1]]
-
-
-def test_contexts_that_have_a_method_which_others_lack_have_a_table():
-    one, other = {"icl": 0.5, "bc": 0.75}, {"icl": 0.5, "bc": 0.75, "bcl": 0.8}
-    records = [make_record("sst2", other), make_record("rte", one), make_record("cb", other)]
-    shown = {table.slug: table for table in writing.make_tables(Results(records))}
-    ((slug, part),) = [(s, t) for s, t in shown.items() if s.endswith("-methods-bcl")]
-    assert part.heading.startswith("Methods: 2 of 3 contexts have bcl")
-    assert part.cells[0][2:] == ["icl", "bc", "bcl"] and len(shown[slug[:-4]].cells[0]) == 4
-    assert any(slug.endswith("methods-gains-bcl") for slug in shown)
-
-
-def test_two_draws_are_said_to_tell_little():
-    draws = [make_record("sst2", {"icl": 0.5, "bc": 0.75}, context={"seed": s}) for s in range(3)]
-    (two,), (three,) = by_setting(draws[:2]), by_setting(draws)
-    assert words.TWO_DRAWS in tables.gain_note(two)
-    assert "Two draws" not in tables.gain_note(three)
+    assert cells == [row[2].rstrip("*") for row in tables.gains(ONE)[1:-1]]

@@ -7,7 +7,7 @@ from making import make_by_rows, make_record
 from batch_calibration.methods import Evidence
 from batch_calibration.reporting import curves
 from batch_calibration.reporting.figures import studies as study_figures
-from batch_calibration.reporting.frame import by_setting
+from batch_calibration.reporting.frame import Frame
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies.accuracy_by_rows import accuracy_over_stream
 from batch_calibration.studies.calibration import run_calibration
@@ -68,7 +68,7 @@ def test_table_and_figure_show_it_beside_icl_and_bc():
     stream = make_by_rows([10, 277], bc_running=[[0.5, 0.6], [0.7, 0.7]])
     fields = {"methods": {"icl": 0.5, "bc": 0.8, "bc_running": 0.7}, "over_stream": stream}
     records = [make_record("rte", context={"seed": seed}, **fields) for seed in range(3)]
-    (curve,) = curves.by_rows_seen(by_setting(records))
+    (curve,) = curves.find_curves("m", Frame(records))
     cells = curves.curve_cells(curve)
     assert cells[0] == ["task", "rows seen", "bc_running", "icl, all rows", "bc, all rows"]
     assert cells[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0", "80.0"]
@@ -78,4 +78,4 @@ def test_table_and_figure_show_it_beside_icl_and_bc():
     # The band is the error of the mean of six orders: 5.48 / sqrt(6) around 55.
     low = min(float(row[4]) for row in rows if row[1] == "bc_running")
     assert low == pytest.approx(55 - 5.4772 / 6**0.5, abs=1e-3)
-    assert curves.by_rows_seen(by_setting([make_record("rte", {"icl": 0.5})])) == []
+    assert list(curves.find_curves("m", Frame([make_record("rte", {"icl": 0.5})]))) == []

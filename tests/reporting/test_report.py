@@ -15,6 +15,7 @@ from batch_calibration.diagnosis.recommend import LIKELY, TOGETHER, likely_bias
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import palette, writing
 from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
+from batch_calibration.reporting.frame import level_title
 from batch_calibration.reporting.items import Results, Table
 from batch_calibration.reporting.page import make_page, table_html
 from batch_calibration.scores import ScoreTable, make_block
@@ -55,7 +56,7 @@ def write(results, path):
     def texts(table):
         return {f"{table.context['task']}/validation/0": TEXT}
 
-    writing.write_report(results, path, runs=[RUN, RUN], contexts=True, texts=texts)
+    writing.write_report(results, path, runs=[RUN, RUN], texts=texts, source="W")
     return path
 
 
@@ -87,46 +88,45 @@ def test_the_page_is_the_same_each_time_and_small_enough(results, page, tmp_path
     assert len(page.read_bytes()) < 4e6
 
 
-DRAWN = ("differences", "boundaries", "strength", "-prompts", "robustness")
-CURVES = ("probe-size-curve", "shots-validation-curve")
+DRAWN = ("gains", "robustness", "shots", "probe-size", "boundaries", "strength")
 
 
 def test_figures_are_in_the_page_with_titles_and_numbers(page):
     text = page.read_text()
     found = dict(re.findall('<figure id="figure-([^"]+)">(.*?)</figure>', text, re.S))
-    for slug in (*DRAWN, *CURVES):
-        assert any(name.endswith(slug) for name in found), slug
+    assert set(found) == {f"m-{slug}" for slug in DRAWN} | {"m-distributions", "m-correction"}
     for name, figure in found.items():
         assert figure.count("<svg ") == 1 and 'role="img" aria-label="' in figure
         assert "<title>" in figure and f'download="{name}.csv"' in figure
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
-    (boundaries,) = (found[name] for name in found if name.endswith("1shot-validation-boundaries"))
-    assert 'href="data:image/png;base64,' in boundaries  # the dots
-    gains = found["m-1shot-validation-differences"]
-    panels = [one.strip() for one in re.findall("<text[^>]*>([^<]*)</text>", gains)]
+    assert 'href="data:image/png;base64,' in found["m-boundaries"]  # the dots
+    panels = [one.strip() for one in re.findall("<text[^>]*>([^<]*)</text>", found["m-gains"])]
     assert {"bc", "cc", "dc", "pc", "bcl"} <= set(panels)
 
 
 def test_the_texts_of_rows_are_in_a_table(page, results):
     text = page.read_text()
-    table = text[text.index('id="m-1shot-validation-boundaries-rows"') :].split("</table>")[0]
+    table = text[text.index('id="m-boundaries-rows"') :].split("</table>")[0]
     rows = re.findall("<tr>(.*?)</tr>", table, re.S)
-    (said,) = [row for row in rows if ">sst2/validation/0<" in row]
-    assert "a text with" in said
-    assert "&lt;b&gt;marks&lt;/b&gt;" in said and "…" in said
-    contexts = ((r, r.context) for r in results.records)
-    usual = (r for r, c in contexts if (c.task, c.seed, c.shots, c.options) == ("sst2", 0, 1, {}))
-    score = results.load(next(usual)).blocks["test"].log_probs[0]
-    assert f"<td>no {score[0]:.2f}</td><td>yes {score[1]:.2f}</td>" in said
+    (row,) = [row for row in rows if ">sst2/validation/0<" in row]
+    assert "a text with" in row
+    assert "&lt;b&gt;marks&lt;/b&gt;" in row and "…" in row
+    # The first context of the task is drawn.
+    board = results.studies["m"].board
+    score = results.load(board.tasks["sst2"].records[0]).blocks["test"].log_probs[0]
+    assert f"<td>no {score[0]:.2f}</td><td>yes {score[1]:.2f}</td>" in row
 
 
-def test_each_context_is_said_in_words_with_its_shares(page):
+def test_each_context_has_its_sentences_and_its_shares(page, results):
     text = page.read_text()
-    assert text.count('class="context"') == 6 * 2 and "Averaged over 24 rows, the scores" in text
+    count = len(results.records)
+    assert text.count('class="context"') == count and "Averaged over 24 rows, the scores" in text
     context = text[text.index('class="context"') :].split("</details>")[0]
     for column in ("preferred by (nats)", "predicted", "after matching equal shares", "right"):
         assert f">{column}" in context, column
+    names = re.findall('class="context"><summary>([^<]*)<', text)
+    assert len({*names}) == count and "RTE, template 2, 1-shot, seed 0" in names
 
 
 def test_every_figure_gives_its_numbers(page):
@@ -143,22 +143,39 @@ def test_the_page_works_without_its_program(page):
     assert len(program) == 1 and "Plotly" not in program[0] and len(program[0]) < 7000
 
 
-def test_the_verdict_stands_first_and_what_was_run_last(page):
-    text = page.read_text()
-    order = ["<h1>Label bias of m on 6 tasks</h1>", 'class="verdict"', 'class="shares"']
-    order += ['class="strip"', "Biased?", "Measured gain", 'id="overview"', "Details"]
-    order += ['id="run"', 'id="words"']
+def test_the_first_screen_is_the_card_and_the_runs_are_last(page, results):
+    text, title = page.read_text(), "Label bias of m on 6 tasks: 4 templates × 2 shots × 2 seeds"
+    order = [f"<h1>{title}</h1>", 'class="card"', "With Batch Calibration (bc)"]
+    order += ['class="answers"', "A context&#x27;s most frequent answer", 'class="do"', "Biased?"]
+    order += ['class="picture dots"', 'id="details"', 'id="run"', 'id="words"']
     assert [text.index(h) for h in order] == sorted(text.index(h) for h in order)
-    assert "<title>Label bias of m on 6 tasks, 2026-01-02</title>" in text
+    assert f"<title>{title}, 2026-01-02</title>" in text
     body = text[text.index("<body>") :]
     assert " open" not in re.findall(r'<details class="section"[^>]*>', body)
-    run_section = text[text.index("What was run") :]
+    assert "<span>--workdir=W</span>" in text or "<span>recommend(W,</span>" in text
+    run_section = text[text.index("<h3>Runs</h3>") :]
     assert run_section.count("<code>") == 1 and "configs/&lt;mine&gt;.py" in run_section
     assert run_section.count("2026-01-02 03:04:05 UTC: 240 rows in 9.5 s") == 2
     assert "8 contexts on 1 x cpu. Commit abc123. jax 1.2." in run_section
     assert "<dt>tasks</dt><dd>rte, sst2</dd>" in run_section
     assert "has no facts about scoring runs" in make_page([], [])
-    assert "What was run" not in make_page([])
+    assert "<h3>Runs</h3>" not in make_page([])
+
+
+def test_the_dots_of_the_card_are_the_numbers_of_the_tables(page, results):
+    """Each level of each factor has its name, its accuracies and their difference."""
+    card = page.read_text().split('class="picture dots"')[1].split("</figure>")[0]
+    pattern = r'end">([^<]+)</text><path.*?>([\d.]+) → ([\d.]+)</text><text.*?>([^<]+)<'
+    found = re.findall(pattern, card)
+    group = results.studies["m"]
+    expected = []
+    for name in group.varying:
+        part = group.board if name == "task" else group.matched(name).frame
+        for (level,), frame in part.by(name).items():
+            pair = [100 * frame.average(method) for method in ("icl", "bc")]
+            title = level_title(name, level)
+            expected.append((title, *(f"{x:.1f}" for x in pair), f"{pair[1] - pair[0]:+.1f}"))
+    assert found == expected and len(found) == 6 + 4 + 2 + 2
 
 
 def test_a_recorded_bias_is_used_where_the_method_ran_as_by_default(results):
@@ -232,8 +249,8 @@ def test_the_page_never_scrolls_sideways_and_values_stay_whole(driver, width):
     set_width(driver, 1280)
 
 
-TABLE = "#s0-t0 .table"
-COLUMN = """return [...document.querySelector('#s0-t0 .table').querySelectorAll(arguments[0])]
+TABLE = ".table[data-file=m-by-task]"
+COLUMN = f"""return [...document.querySelector('{TABLE}').querySelectorAll(arguments[0])]
     .filter(row => !row.hidden).map(row => row.cells[arguments[1]].textContent)"""
 
 
@@ -261,7 +278,7 @@ def test_a_click_or_a_key_sorts_and_sums_stay_below(driver):
 def test_a_field_filters_rows(driver):
     from selenium.webdriver.common.by import By
 
-    field = driver.find_element(By.CSS_SELECTOR, "#s0-t0 input[type=search]")
+    field = driver.find_element(By.CSS_SELECTOR, f".tools:has(+ {TABLE}) input")
     field.send_keys("sst")
     (name,) = driver.execute_script(COLUMN, "tbody tr", 0)
     assert name.startswith("SST-2")
@@ -277,13 +294,6 @@ def test_intervals_are_parts_of_typed_cells():
     assert "<td>+1.5<span> [+0.2, +2.8]</span>*</td><td>+1.5 [+0.2, +2.8]*</td>" in text
     (best,) = mark_best([1.5], [gain])
     assert "<td><b>+1.5</b><span>" in table_html(Table("a", "b", "c", [["", "x"], ["row", best]]))
-
-
-def test_a_column_that_is_the_same_in_every_row_is_said_once():
-    cells = [["task", "rows", "x"], *([x, "200", x] for x in "abc"), Sums(["sum", "", "d"])]
-    text = table_html(Table("a", "b", "c", cells))
-    assert "In every row: rows 200." in text and text.count("<td hidden>") == 4
-    assert "In every row" not in table_html(Table("a", "b", "c", cells[:3]))
 
 
 def test_only_sums_stand_in_the_footer():
@@ -311,11 +321,10 @@ def test_a_table_is_saved_as_it_stands(driver):
             file.text().then((text) => saved.push(text));
             return make(file);
         };
-        document.querySelector('#overview a.csv').click()""")
+        document.querySelector('#s0-t0 a.csv').click()""")
     (text,) = wait(driver, "return saved.length && saved")
     head, *rows = csv.reader(io.StringIO(text))
-    # What the page says once above the table, as the rows, is in the file.
-    assert head[:3] == ["context", "gain", "before"] and "rows" in head and len(rows) == 12
+    assert head[:3] == ["context", "gain", "before"] and "rows" in head and len(rows) == 28
     assert {len(row) for row in rows} == {len(head)}
     sizes = [abs(float(row[1].split()[0])) for row in rows]
     assert sizes == sorted(sizes, reverse=True)  # the largest effect first, losses too

@@ -1,18 +1,17 @@
-"""Deviation of accuracy over prompts: the jackknife, and a study's sentences and figures."""
+"""Deviation of accuracy along a factor: the jackknife, its table and its figure."""
 
 import numpy as np
 import pytest
 from making import make_record
-from matplotlib.colors import to_hex
 from scipy.stats import norm, t
 
-from batch_calibration.metrics import OF_GAIN, over_rows
+from batch_calibration.metrics import OF_GAIN, over_rows, over_tasks
 from batch_calibration.metrics.intervals import change_of_deviation, gain_over_prompts
-from batch_calibration.reporting import curves, prompts, words, writing
+from batch_calibration.reporting import tables, writing
+from batch_calibration.reporting.cells import gain_cell
 from batch_calibration.reporting.figures import studies
-from batch_calibration.reporting.frame import by_setting
+from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.items import Results
-from batch_calibration.reporting.palette import VERDICTS
 
 
 def outcomes(p, n, deviations, seed=0):
@@ -95,141 +94,33 @@ def test_too_few_prompts_tell_of_no_change():
     assert change_of_deviation(*outcomes(3, 1, (0.1, 0.1))) is None
 
 
-def record(icl, bc, template, task="rte", rows=500):
-    return of_context(icl, bc, task, rows, options={"template": template})
+def test_the_table_of_spread_has_the_change_over_levels_and_rows():
+    """Two tasks: of each the jackknife over its templates; the table has their mean."""
+    records, changes = [], []
+    for task in ("rte", "sst2"):
+        before, after = outcomes(6, 100, (0.1, 0.02), len(task))
+        changes.append(change_of_deviation(before, after))
+        for i, (icl, bc) in enumerate(zip(before[:, 0] > 0, after[:, 0] > 0, strict=True)):
+            context = {"options": {"template": i}}
+            records.append(make_record(task, {"icl": icl, "bc": bc}, rows=100, context=context))
+    _, of_tasks, of_templates = tables.spread(Frame(records), ["icl", "bc"])
+    assert of_templates[-1] == gain_cell(over_tasks(changes)) and of_tasks[-1] == ""
+    # Contexts with unlike rows have no interval, and their deviations are known.
+    unlike = [*records[1:6], make_record("rte", {"icl": 0.5, "bc": 0.6}, rows=50)]
+    (row,) = tables.spread(Frame(unlike), ["icl"])[1:]
+    assert row[0] == "template" and float(row[2]) > 0 and row[-1] == "-"
 
 
-def of_context(icl, bc, task, rows=500, **context):
-    return make_record(task, {"icl": icl, "bc": bc}, rows=rows, context=context)
-
-
-STEADY = [record(0.5 + 0.04 * i, 0.8 + 0.002 * i, str(i)) for i in range(10)]
-ALIKE = [record(0.6 + 0.002 * i, 0.6 + 0.002 * i, str(i), "sst2") for i in range(10)]
-WORSE = [record(0.7, 0.5 + 0.03 * i, str(i), "wic") for i in range(10)]
-
-
-def test_a_study_of_the_prompt_in_words():
-    (study,) = prompts.by_study(prompts.find_axes([*STEADY, *ALIKE, *WORSE])).values()
-    text = words.prompt_paragraph(study)
-    assert text.startswith("The wording around the row (10 templates on SST-2, RTE and WiC, every")
-    verdict = text.split("): ")[1].split(". ")[0]
-    assert verdict == (
-        "on RTE it matters less after the correction; on WiC it matters more after the correction; "
-        "on SST-2 the correction makes no difference beyond noise to how much it matters"
-    )
-    gained = text.split("bc gains ")[1].split(" points.")[0]
-    assert gained.startswith("+0.0 [") and "] and -" in gained.replace("]*", "]")
-
-
-def of_seeds(values):
-    """A template a row, a seed a column: accuracy with icl; bc has 80 % always."""
+def test_the_figure_of_robustness_has_a_dot_for_each_level_that_is_matched():
+    """Template 3 has one task only, so that it is no level of the comparison."""
+    cells = [(task, i, 0.5 + 0.1 * i) for task in ("rte", "sst2", "cb") for i in range(3)]
     records = []
-    for template, accuracies in enumerate(values):
-        for seed, accuracy in enumerate(accuracies):
-            context = {"seed": seed, "shots": 2, "options": {"template": str(template)}}
-            methods = {"icl": accuracy, "bc": 0.8}
-            records.append(make_record("rte", methods, rows=100, context=context))
-    return records
-
-
-def test_seeds_are_averaged_before_prompts_are_compared():
-    """By hand: means 50, 60 and 70 % are 10 points apart; all six contexts would be 28.3."""
-    (study,) = prompts.find_axes(of_seeds([(0.3, 0.7), (0.3, 0.9), (0.4, 1.0)]))
-    np.testing.assert_allclose(study.values("icl"), [50, 60, 70])
-    assert study.count == "3 templates, 2 seeds each"
-    header, row = prompts.study_cells([study])
-    of_study = dict(zip(header, row, strict=True))
-    assert [of_study[name] for name in ("shots", "prompts", "seeds each")] == ["2", "3", "2"]
-    assert of_study["icl"] == "60.0 ± 10.0" and of_study["icl max - min"] == "20.0"
-    cells = prompts.prompt_cells(study)
-    assert cells[1][:3] == ["0", "100", "50.0 ± 28.3"] and cells[4][2] == "60.0 ± 10.0"
-    assert sum(map(int, of_study["wins, ties, losses"].split(", "))) == 3
-    assert "(3 templates, 2 seeds each on RTE, everything" in words.prompt_paragraph([study])
-    assert "intervals over prompts, seeds and test rows" in words.prompt_paragraph([study])
-    drawn = studies.draw_prompts([study])
-    first = dict(zip(drawn.cells[0], drawn.cells[1], strict=True))
-    assert [first[x] for x in ("prompt", "accuracy", "shots", "seeds")] == ["0", "50", "2", "0 1"]
-    assert "3 templates, 2 seeds each" in drawn.figure.axes[0].get_title(loc="left")
-    boxes = studies.draw_boxes([study]).cells
-    assert len(boxes) == 1 + 2 * 3 and boxes[0][-3:] == ["choice", "shots", "seeds"]
-
-
-def test_prompts_may_have_unlike_seeds():
-    """A mean is of the seeds that there are; the interval is over prompts and rows."""
-    (study,) = prompts.find_axes(of_seeds([(0.3, 0.7), (0.6,), (0.7, 0.7, 0.7)]))
-    assert study.count == "3 templates, 1 to 3 seeds each"
-    np.testing.assert_allclose(study.values("icl"), [50, 60, 70])
-    assert study.outcomes[0].shape == (3, 1, 100) and study.change is not None
-    assert study.gain.value == pytest.approx(0.2)
-
-
-def test_an_order_of_another_draw_is_another_prompt():
-    orders = [(seed, {"order": order}) for seed in range(2) for order in range(3)]
-    records = [of_context(0.5, 0.6, "rte", seed=seed, options=order) for seed, order in orders]
-    (study,) = prompts.find_axes(records)
-    assert study.count == "6 orders" and "2, seed 1" in study.prompts
-    (lone,) = prompts.find_axes(records[:3])
-    assert list(lone.prompts) == ["0", "1", "2"]
-
-
-def test_prompts_on_unlike_rows_tell_of_no_change():
-    axes = [record(0.5, 0.6, "1"), record(0.6, 0.7, "2"), record(0.7, 0.8, "3", rows=300)]
-    (axis,) = prompts.find_axes(axes)
-    assert axis.change is None and prompts.study_cells([axis])[1][-2:] == ["-", "3, 0, 0"]
-    assert "changes" not in words.prompt_paragraph([axis])
-
-
-def test_a_study_without_icl_or_of_one_prompt_is_not_told():
-    contexts = [{"options": {"template": str(i)}} for i in range(3)]
-    lone = [make_record("rte", {"bc": 0.5}, context=context) for context in contexts]
-    for records in (lone, STEADY[:1]):
-        assert prompts.by_study(prompts.find_axes(records)) == {}
-        assert "prompts" not in {t.slug for t in writing.make_tables(Results(records))}
-
-
-def test_the_table_and_the_figure_of_all_prompts():
-    results = Results([*STEADY, *ALIKE, *WORSE])
-    (table,) = (view for view in writing.make_tables(results) if view.slug == "prompts")
-    assert [row[1] for row in table.cells[1:]] == ["SST-2", "RTE", "WiC"]
-    of_rte = dict(zip(table.cells[0], table.cells[2], strict=True))
-    assert of_rte["icl max - min"] == "36.0" and of_rte["bc"] == "80.9 ± 0.6"
-    assert of_rte["change of ±"].startswith("-11.5 [") and of_rte["change of ±"].endswith("]*")
-    assert of_rte["wins, ties, losses"] == "8, 1, 1"
-    (drawing,) = (view for view in writing.make_figures(results) if view.slug.endswith("-prompts"))
-    drawn = drawing.draw()
-    header, first = drawn.cells[0], dict(zip(drawn.cells[0], drawn.cells[11], strict=True))
-    assert ", ".join(header) == "task, method, prompt, accuracy, shots, seeds, gain, low, high"
-    assert [first[name] for name in ("task", "method", "accuracy")] == ["SST-2", "bc", "60"]
-    assert [float(first[name]) for name in ("gain", "low")] == pytest.approx([0, -0.5522], abs=1e-4)
-    panels = [axes for axes in drawn.figure.axes if axes.axison]
-    tasks = [axes.get_title(loc="left").split(",")[0] for axes in panels]
-    assert tasks == ["SST-2", "RTE", "WiC"]
-    moves = list(map(to_hex, panels[2].collections[0].get_colors()))
-    assert moves.count(VERDICTS["loss"]) == 7 and moves.count(VERDICTS["gain"]) == 2
-    assert [text.get_text() for text in panels[1].get_yticklabels()] == list("0123456789")
-    assert len({axes.get_xlim() for axes in panels}) == 1
-
-
-def test_many_prompts_are_not_named():
-    many = [record(0.5 + 0.01 * i, 0.8, f"{i}") for i in range(studies.MAX_PROMPTS_NAMED + 1)]
-    axes = studies.draw_prompts(prompts.find_axes(many)).figure.axes[0]
-    assert {text.get_text() for text in axes.get_yticklabels()} == {""}
-
-
-def shots(number, seed, icl, bc, task="rte"):
-    return of_context(icl, bc, task, shots=number, seed=seed)
-
-
-def test_the_study_of_shots_in_words():
-    records = [shots(0, 0, 0.6, 0.6), shots(0, 0, 0.5, 0.4, "cb")]
-    for seed, up in enumerate((-0.02, 0.0, 0.02)):
-        records += [shots(4, seed, 0.5 + up, 0.7 + up / 10), shots(4, seed, 0.5, 0.5, "cb")]
-    (curve,) = curves.by_shots(by_setting(records))
-    text = words.curve_paragraph(curve)
-    assert text.startswith("Shots: m, validation split, all rows (0 to 4 shots per class on CB and")
-    assert "at 1 of 4 points Batch Calibration (bc) gains beyond noise over" in text
-    assert "(icl), at 1 it loses; its gain goes from -10.0 [" in text
-    assert "]* points (CB at 0) to +20.0 [" in text
-    assert words.study_paragraphs(Results(records)) == {f"{curve.slug}-curve": text}
-    alone = [make_record("rte", {"bc": 0.5}, context={"shots": n}) for n in (0, 1)]
-    assert words.study_paragraphs(Results(alone)) == {}
+    for task, template, icl in [*cells, ("rte", 3, 0.9)]:
+        context = {"options": {"template": template}}
+        records.append(make_record(task, {"icl": icl, "bc": 0.8}, rows=100, context=context))
+    drawn = studies.draw_robustness(Frame(records), ["template"])
+    rows = [row for row in drawn.cells[1:] if row[0] == "icl"]
+    assert [row[3] for row in rows] == ["0", "1", "2"]
+    assert [float(row[2]) for row in rows] == pytest.approx([50, 60, 70])
+    (drawing,) = (d for d in writing.make_figures(Results(records)) if "robustness" in d.slug)
+    assert drawing.number == "Figure 8" and drawing.draw().cells == drawn.cells

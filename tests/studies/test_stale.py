@@ -6,7 +6,7 @@ import re
 import pytest
 from making import make_record
 
-from batch_calibration.reporting.frame import by_setting
+from batch_calibration.reporting.frame import Frame
 from batch_calibration.scores import ScoreTable, load, make_block
 from batch_calibration.studies import ScorerInfo, Store, calibrate_store
 
@@ -54,14 +54,16 @@ def test_corrected_labels_reach_the_table_without_the_model(score, program, tmp_
     assert "run batch-calibration calibrate" in stderr
 
 
-def test_other_rows_are_another_context_and_another_table(score, program, tmp_path):
+def test_other_rows_are_another_context(score, program, tmp_path):
     write(tmp_path / "data", ROWS)
     score()
     score("--config.limit=0", data="mini")
     assert len(tables(tmp_path)) == 2
     program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     stdout = program("tables", f"--workdir={tmp_path / 'w'}").stdout
-    assert "mini on data, zero-shot" in stdout and "mini, zero-shot" in stdout
+    assert "By data: mini, SST-2, 0-shot" in stdout
+    rows = [line.split()[:2] for line in stdout.split("By data")[1].splitlines()]
+    assert ["data", "1"] in rows and ["mini", "1"] in rows
 
 
 def test_two_versions_of_the_same_data_are_not_averaged(score, program, tmp_path):
@@ -71,7 +73,7 @@ def test_two_versions_of_the_same_data_are_not_averaged(score, program, tmp_path
     score()
     program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     stderr = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
-    assert "two records of sst2, seed 0" in stderr and "separate workdirs" in stderr
+    assert "mini on sst2, seed 0: expected one record" in stderr and "separate workdirs" in stderr
 
 
 def test_two_scorers_are_told_apart():
@@ -80,10 +82,8 @@ def test_two_scorers_are_told_apart():
         make_record("sst2", {}, context={"scorer": ScorerInfo("causal_lm", x * 16), "seed": seed})
         for x, seed in (("a", 0), ("a", 1), ("b", 0))
     )
-    assert len(by_setting([first, second])) == 1
-    groups = by_setting([first, other])
-    assert len({group.setting.slug for group in groups}) == 2
-    assert all(", scorer " in str(group.setting) for group in groups)
+    assert Frame([first, second]).names == ["seed 0", "seed 1"]
+    assert Frame([first, other]).names == ["scorer aaaa", "scorer bbbb"]
 
 
 def test_rows_without_gold_labels(score, program, tmp_path):
@@ -106,7 +106,7 @@ def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_pa
     assert not [*(tmp_path / "w").glob("figures/*.png")]
     program("report", workdir)
     page = (tmp_path / "w" / "report.html").read_text()
-    assert "icl and bc were not" in " ".join(page.split())
+    assert ">cc</th>" in page and ">pc</th>" in page
     stderr = program("calibrate", "--methods=", workdir, code=2).stderr
     assert "--methods: expected a value; got nothing" in stderr
 
@@ -156,7 +156,8 @@ def test_a_stand_in_split_is_named_in_the_table(score, program, tmp_path):
     write(tmp_path / "data", rows, "qqp", ("train", "validation_proxy"))
     score(task="qqp")
     program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
-    assert "QQP (validation_proxy)" in program("tables", f"--workdir={tmp_path / 'w'}").stdout
+    stdout = program("tables", f"--workdir={tmp_path / 'w'}").stdout
+    assert "QQP, 0-shot, split validation (validation_proxy)" in " ".join(stdout.split())
 
 
 def workdir_of(tmp_path, *tasks):

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from making import make_by_rows, make_curve, make_record
 
-from batch_calibration.reporting import cells, curves, prompts, tables, two_labels, writing
-from batch_calibration.reporting.cells import Best
+from batch_calibration.reporting import cells, curves, tables, two_labels, writing
 from batch_calibration.reporting.figures import studies
 from batch_calibration.reporting.figures.style import save
-from batch_calibration.reporting.frame import axis_name, by_setting
+from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.items import Results
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store, csv_text
@@ -42,7 +41,7 @@ def test_bands_and_tables_have_one_standard_deviation():
     for seed, value in enumerate(values):
         curve = make_curve([value / 100] * 101)
         runs.append(make_record("rte", {"bc": 0.5}, context={"seed": seed}, curve=curve))
-    _, *rows = studies.draw_strength(by_setting(runs)[0]).cells
+    _, *rows = studies.draw_strength(Frame(runs)).cells
     assert {tuple(row[4:]) for row in rows} == {("40", "60")}
     assert cells.spread(values) == "50.0 ± 10.0" and cells.spread(values[:1]) == "40.0"
 
@@ -65,93 +64,84 @@ def test_boundaries_are_drawn_between_opposite_labels(names, drawn):
     np.testing.assert_array_equal(scores, rows.astype(np.float32)[indices][:, indices])
 
 
-def test_a_robustness_study_is_not_mixed_with_the_main_table():
-    (group,) = by_setting([*MAIN, *ROBUST])
-    assert len(group.tasks["rte"].records) == 5
-    axes = {a.name: len(a.frame.records) for a in prompts.find_axes([*MAIN, *ROBUST])}
-    assert axes == {"choices": 10, "orders": 24, "templates": 10, "verbalizers": 10}
-    assert by_setting(ROBUST) == [] and prompts.find_axes(MAIN) == []
+def test_the_robustness_study_has_a_table_for_each_factor():
+    made = {table.slug: table for table in writing.make_tables(Results([*MAIN, *ROBUST]))}
+    rows = {}
+    for name in ("template", "verbalizer", "selection", "order", "shots", "seed"):
+        rows[name] = [row[0] for row in made[f"m-by-{name}"].cells[1:]]
+    assert rows["template"] == ["own", *map(str, range(1, 11))] == rows["verbalizer"]
+    assert rows["order"] == [*map(str, range(24))]
+    assert rows["selection"] == ["per_class", "total"]
+    assert rows["seed"] == [*map(str, range(10))]
+    assert made["m-by-template"].number == made["m-by-verbalizer"].number == "Table 7"
+    # The task's own template has five seeds, each other template one.
+    header, own, first, *_ = made["m-by-template"].cells
+    assert header[:2] == ["template", "contexts"] and own[:2] == ["own", "5"]
+    assert first[:4] == ["1", "1", "31.0", "41.0"]
+    assert cells.markdown(made["m-by-template"].cells).splitlines()[3].startswith("| 1 | 1 | 31.0")
+    assert csv_text(made["m-by-template"].cells).splitlines()[2].startswith("1,1,31.0,41.0,")
 
 
-def test_two_choices_at_once_are_an_axis_of_their_own():
-    assert axis_name(record(template="1", verbalizer="2")) == "template-verbalizer"
-    (axis,) = prompts.find_axes([record(template="1", verbalizer="2")])
-    assert prompts.prompt_cells(axis)[1][0] == "1, 2"
-
-
-def test_policies_for_long_prompts_are_settings():
-    records = [*MAIN, *(record(seed, over_long="drop_shots", shortened=9) for seed in range(2))]
-    plain, dropped = sorted(by_setting(records), key=lambda x: x.setting.over_long, reverse=1)
-    assert len(plain.records) == 5 and len(dropped.records) == 2
-    setting = "m, 1-shot, validation split, all rows, long prompts (†) lose shots"
-    assert str(dropped.setting) == setting
-    assert plain.setting.slug == "m-1shot-validation"
-    assert dropped.setting.slug == "m-1shot-validation-drop_shots"
-    assert tables.accuracy_cells(plain, ["icl"])[1][1] == "277"
-    assert tables.accuracy_cells(dropped, ["icl"])[1][1] == "277 †9"
-
-
-def test_table_of_an_axis_has_a_row_for_each_value_in_order():
-    templates = next(a for a in prompts.find_axes(ROBUST) if a.name == "templates")
-    table_cells = prompts.prompt_cells(templates)
-    assert table_cells[0] == ["templates", "rows", "icl", "bc"]
-    assert [row[0] for row in table_cells[1:]] == [*map(str, range(1, 11)), "all", "max - min"]
-    assert table_cells[1] == ["1", "277", "31.0", "41.0"]
-    assert table_cells[-2] == ["all", "277", "35.5 ± 3.0", "45.5 ± 3.0"]
-    assert [isinstance(cell, Best) for cell in table_cells[1]] == [False, False, False, True]
-    assert table_cells[-1] == ["max - min", "", "9.0", "9.0"]
-    assert csv_text(table_cells).splitlines()[1] == "1,277,31.0,41.0"
-    assert "| 1 | 277 | 31.0 | **41.0** |" in cells.markdown(table_cells)
+def test_policies_for_long_prompts_are_a_factor_and_shortened_prompts_are_counted():
+    dropped = [record(seed, over_long="drop_shots", shortened=9) for seed in range(2)]
+    group = Frame([*MAIN, *dropped])
+    assert group.varying == ["seed", "over_long"]
+    assert group.names[5] == "seed 0, over long drop_shots"
+    assert tables.by_task(Frame(MAIN))[1][1] == "277"
+    assert tables.by_task(Frame(dropped))[1][1] == "277 †9"
+    # If all contexts have it, each table names it.
+    made = writing.make_tables(Results(dropped))
+    assert made and all("In all contexts: over long drop_shots." in one.note for one in made)
 
 
 def test_shots_make_curves():
-    records = [record(s, shots, 0.1 * shots + s / 100) for shots in (1, 0, 4) for s in range(2)]
-    (shot_curves,) = curves.by_shots(by_setting([*records, *ROBUST]))
-    assert shot_curves.slug == "m-0to4shots-validation"
+    records = [record(s, shots, 0.1 * shots + s / 100) for shots in (0, 1, 4) for s in range(2)]
+    shot_curves = curves.by_shots("m", Frame(records))
+    assert shot_curves.slug == "m-shots" and shot_curves.number == "Figure 6"
     assert sorted(shot_curves.tasks["rte"]["icl"]) == [0, 1, 4]
     np.testing.assert_allclose(shot_curves.tasks["rte"]["bc"][4], [50, 51])
     assert curves.curve_cells(shot_curves)[1] == ["RTE", "0", "0.5 ± 0.7", "10.5 ± 0.7"]
-    assert curves.by_shots(by_setting(MAIN)) == []
+    assert curves.by_shots("m", Frame(MAIN)) is None
+    # Contexts with unknown shots are on no curve.
+    unknown = curves.by_shots("m", Frame([record(0, None), *records]))
+    assert sorted(unknown.tasks["rte"]["icl"]) == [0, 1, 4]
 
 
-def test_what_a_reader_must_know_stands_below_every_table():
+def test_remarks_of_records_stand_below_every_table():
     records = [
         dataclasses.replace(record(0, shots, sizes=SIZES, **options), notes=("† known",))
         for shots, options in ((0, {}), (1, {}), (1, {"template": "1"}))
     ]
-    tables = writing.make_tables(Results(records))
-    # What methods do and what the data are hangs on no context.
-    marked = [table for table in tables if table.number not in ("Table 1", "Table 4")]
-    assert len(marked) > 10 and all("† known" in table.note for table in marked)
+    made = writing.make_tables(Results(records))
+    assert len(made) > 5 and all("† known" in table.note for table in made)
 
 
 SIZES = make_by_rows([2, 277], bc=[[0.5, 0.6], [0.7]], pc=[[0.4, 0.4], [0.5]])
 
 
 def test_probe_sizes_make_curves_with_draws_of_all_seeds():
-    (size_curves,) = curves.by_probe_size(by_setting([record(i, sizes=SIZES) for i in range(3)]))
-    assert size_curves.slug == "m-1shot-validation-probe-size"
-    np.testing.assert_allclose(size_curves.tasks["rte"]["bc"][2], [50, 60] * 3)
-    assert curves.curve_cells(size_curves)[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0 ± 0.0"]
-    assert curves.by_probe_size(by_setting(MAIN)) == []
+    (curve,) = curves.find_curves("m", Frame([record(i, sizes=SIZES) for i in range(3)]))
+    assert (curve.slug, curve.number) == ("m-probe-size", "Figure 9")
+    np.testing.assert_allclose(curve.tasks["rte"]["bc"][2], [50, 60] * 3)
+    assert curves.curve_cells(curve)[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0 ± 0.0"]
+    assert list(curves.find_curves("m", Frame(MAIN))) == []
 
 
 @pytest.mark.parametrize("kind", ["robustness", "shots", "probe sizes"])
 def test_figures_are_drawn(tmp_path, kind):
     if kind == "robustness":
-        drawn = studies.draw_boxes(prompts.find_axes(ROBUST))
+        drawn = studies.draw_robustness(Frame([*MAIN, *ROBUST]), ["template", "order"])
         names = [text.get_text() for text in drawn.figure.axes[0].get_xticklabels()]
-        assert names[1] == "24 orders, 4-shot"
-        assert len(drawn.cells) == 1 + 2 * len(ROBUST) and "seeds" in drawn.cells[0]
+        assert names == ["template (11)", "order (25)"]
     elif kind == "shots":
         tasks = ("rte", "cb", "copa", "wic", "sst2")
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
-        drawn = studies.draw_curves(curves.by_shots(by_setting(records))[0])
+        drawn = studies.draw_curves(curves.by_shots("m", Frame(records)))
         panels = [axes for axes in drawn.figure.axes if axes.axison]
         assert panels[-1].get_title(loc="left") == studies.AVERAGE
         assert len(panels) == 6 and len({axes.get_ylim() for axes in panels}) == 1
     else:
-        drawn = studies.draw_curves(curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0])
+        drawn = studies.draw_curves(*curves.find_curves("m", Frame([record(sizes=SIZES)])))
         assert drawn.figure.axes[0].get_xscale() == "log"
     written = save(drawn.figure, tmp_path / "f")
     assert [path.stat().st_size > 5000 for path in written] == [True, True]
@@ -173,17 +163,14 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
         stored(store, planted, options={"template": name})
     program("calibrate", workdir, "--methods=icl,bc", "--probe_sizes=2,4", "--draws=2")
     stdout = program("tables", f"--workdir={tmp_path}").stdout
-    assert "over templates" in stdout and "Probe size" in stdout and "Shots" in stdout
+    assert "By template" in stdout and "Probe size" in stdout and "By shots" in stdout
     names = {path.name for path in (tmp_path / "tables").iterdir()}
     program("figures", f"--workdir={tmp_path}", "--boundary_tasks=0")
     drawn = {path.name for path in (tmp_path / "figures").iterdir()}
-    for kind, picture in (
-        ("m-1shot-validation-rte-templates", "m-1shot-validation-rte-robustness"),
-        ("m-1shot-validation-probe-size", "m-1shot-validation-probe-size-curve"),
-        ("m-0to1shots-validation", "m-0to1shots-validation-curve"),
-    ):
+    for kind in ("m-by-template", "m-by-shots", "m-contexts", "m-probe-size"):
         assert {f"{kind}.md", f"{kind}.tex", f"{kind}.csv"} <= names
-        assert {f"{picture}.png", f"{picture}.pdf"} <= drawn
+    for kind in ("m-robustness", "m-probe-size", "m-shots"):
+        assert {f"{kind}.png", f"{kind}.pdf", f"{kind}.csv"} <= drawn
     wrong = program("calibrate", f"--workdir={tmp_path}", "--probe_sizes=2,few", code=2)
     said = "probe_sizes: expected positive whole numbers, such as 2,5,10; got '2,few'"
     assert said in wrong.stderr

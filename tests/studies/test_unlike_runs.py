@@ -1,4 +1,4 @@
-"""Rows scored with unlike settings never share an average: every key of the settings is tried."""
+"""Contexts scored with unlike settings have unlike names: every key of the settings is tried."""
 
 import json
 from dataclasses import replace
@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 from chat_templates import TEMPLATES
 
-from batch_calibration.reporting.frame import axis_name, by_setting, with_settings
-from batch_calibration.reporting.prompts import choice_name
+from batch_calibration.reporting.frame import Frame, split_studies
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.settings import Settings, keys
@@ -33,7 +32,7 @@ NO_NUMBER = {
     "price": "for the estimate alone",
     "key_variable": "where the key stands",
     "methods": "each has numbers of its own",
-    "method_options": "with the scores; see test_other_options_of_a_method_are_another_setting",
+    "method_options": "with the scores; see test_other_options_of_a_method_have_a_name",
     "label_shares": "with the scores; tests/diagnosis/test_balanced_tasks.py",
     "probe_sizes": "a study of its own",
     "draws": "how often its rows are drawn",
@@ -97,11 +96,6 @@ def record(table, **fields):
     return Record(table.id, context, table.label_names, rows, methods, **fields)
 
 
-def places(records):
-    """Where tables put each record but for its task and seed: alike is averaged."""
-    return [(s, x := axis_name(r), choice_name(r) if x else "") for s, r in with_settings(records)]
-
-
 def test_every_key_decides_a_number_or_is_listed_with_its_reason():
     assert set(DECIDE) | set(NO_NUMBER) == set(keys()) and not set(DECIDE) & set(NO_NUMBER)
 
@@ -128,16 +122,15 @@ def chat_model(tmp_path_factory):
 
 
 @pytest.mark.parametrize("key", DECIDE)
-def test_a_key_that_decides_a_number_parts_tables_and_averages(key, folder, chat_model):
+def test_a_key_that_decides_a_number_is_in_the_name_of_a_context(key, folder, chat_model):
     task, usual, changed = DECIDE[key]
     usual = usual | ({"model": str(chat_model)} if usual["model"] == "CHAT" else {})
     changed = changed | ({"data": str(folder)} if key == "data" else {})
     first_tables, two = (tables(task, Settings.of(**values)) for values in (usual, usual | changed))
     specs = [{name: block.spec for name, block in t.blocks.items()} for t in (first_tables, two)]
     assert first_tables.id != two.id or specs[0] != specs[1]
-    first, second = places([record(first_tables), record(two)])
-    assert first != second
-    assert {str(s) for s, *_ in (first, second)} == {str(first[0]), str(second[0])}
+    (study,) = split_studies([record(first_tables), record(two)])
+    assert len({*study.names}) == 2 and "id" not in study.varying
 
 
 def test_a_models_name_does_not_depend_on_how_its_path_is_spelt(tmp_path, monkeypatch):
@@ -169,8 +162,8 @@ def blocks(**options_of):
     return one
 
 
-def groups(*records):
-    return {str(g.setting): sorted(g.tasks) for g in by_setting(records)}
+def names(*records):
+    return Frame([*records]).names
 
 
 @pytest.mark.parametrize(
@@ -182,32 +175,17 @@ def groups(*records):
         ("labeled", {"train_split": "extra"}),
     ],
 )
-def test_blocks_made_in_another_way_have_a_table_of_their_own(block, option):
-    usual, changed = blocks(**{block: {}}), blocks(**{block: option})
-    ((name, number),) = option.items()
-    expected = {"m, 1-shot": ["cb", "rte"], f"m, 1-shot, {name} {number}": ["wic"]}
-    assert groups(usual("rte"), usual("cb"), changed("wic")) == expected
-    slugs = sorted(g.setting.slug for g in by_setting([usual("rte"), changed("wic")]))
-    assert slugs[1].endswith(f"-{name}-{number}")
-
-
-def test_a_record_without_a_block_stands_beside_those_that_made_it_in_one_way():
-    few, usual, none = (blocks(labeled=o) for o in ({"labeled_per_class": 16}, {}, None))
-    heading = "m, 1-shot, labeled_per_class 16"
-    assert groups(few("rte"), few("wic")) == {heading: ["rte", "wic"]}
-    # The heading does not say of all contexts what holds of some.
-    assert groups(few("rte"), none("wic")) == {f"{heading} in some contexts": ["rte", "wic"]}
-    assert groups(few("rte"), usual("cb"), none("wic"))[heading] == ["rte"]
-
-
-def test_a_heading_says_what_contexts_of_its_shots_have():
-    """One table holds shots with the block and without; a curve over shots holds both."""
-    few, none = (blocks(labeled=o) for o in ({"labeled_per_class": 16}, None))
-    zero = none("rte", shots=0)
-    headings = ["m, zero-shot", "m, 1-shot, labeled_per_class 16"]
-    assert groups(few("rte"), zero) == {heading: ["rte"] for heading in headings}
-    settings = [group.setting._replace(shots=0) for group in by_setting([few("rte"), zero])]
-    assert settings[0] == settings[1]
+def test_blocks_made_in_two_ways_are_a_factor(block, option):
+    ways = option, {name: f"{level}0" for name, level in option.items()}
+    first, second, none = (blocks(**{block: way}) for way in (*ways, None))
+    ((name, level),) = option.items()
+    name = name.replace("_", " ")
+    assert names(first("rte"), second("rte")) == [f"{name} {level}", f"{name} {level}0"]
+    # A context without the block is apart from both; beside one way it is not.
+    assert names(first("rte"), second("rte"), none("rte"))[2] == f"{name} none"
+    assert names(first("rte"), none("wic")) == ["RTE", "WiC"]
+    mixed = [first("rte"), first("cb"), second("cb"), second("wic")]
+    assert names(*mixed)[0] == f"RTE, {name} {level}"
 
 
 def small(**context):
@@ -215,22 +193,18 @@ def small(**context):
     return ScoreTable({"task": "rte", **context}, ("a", "b"), {"test": rows})
 
 
-def test_another_floor_is_another_setting():
-    assert places([record(small())]) != places([record(small(), floor=-100.0)])
+def test_another_floor_has_a_name():
+    assert names(record(small()), record(small(), floor=-100.0)) == ["floor none", "floor -100.0"]
 
 
-def test_other_options_of_a_method_are_another_setting():
+def test_other_options_of_a_method_have_a_name():
     table = small()
     several = [{}, {"batch_size": 8}, {"batch_size": 9}, {"target_prior": (0.8, 0.2)}]
-    settings = []
+    records = []
     for options in several:
         results = {"bc_running": Result({"accuracy": 0.5}, options=options)}
-        settings.append(places([replace(record(table), methods=results)])[0][0])
-    assert len(set(settings)) == len(set(map(str, settings))) == 4
-    assert len({setting.slug for setting in settings}) == 4
-    assert str(settings[1]).endswith("bc_running batch_size 8")
-
-
-def test_draws_of_two_selections_are_no_one_study():
-    for how, name in (("total", "choices"), ("round_robin", "choices-round_robin")):
-        assert axis_name(record(small(options={"selection": how}))) == name
+        records.append(replace(record(table), methods=results))
+    assert len({*names(*records)}) == 4
+    assert names(*records[1:3]) == ["bc running batch size 8", "bc running batch size 9"]
+    with_default = names(records[0], records[1])
+    assert len({*with_default}) == 2 and with_default[1] == "bc running batch size 8"
