@@ -14,9 +14,9 @@ from batch_calibration.methods.run import holds_cosines, pad_rows
 from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.reporting.cells import Cells
 from batch_calibration.reporting.curves import is_over_shots
-from batch_calibration.reporting.frame import BASELINE, CORRECTED, context_title
+from batch_calibration.reporting.frame import context_title
 from batch_calibration.scores import ScoreTable
-from batch_calibration.studies import ContextInfo, Record
+from batch_calibration.studies import ContextInfo
 
 # The two labels that are drawn if a task has them among others.
 OPPOSITE = "entailment", "contradiction"
@@ -24,66 +24,6 @@ MAX_TEXTS = 20  # rows of a task with texts on a page
 MAX_LETTERS = 240  # letters of a text that are shown
 TEXT_HEADER = ["row", "text", "right", "log p first", "log p second", "wrong in"]
 TICKS = 101  # points along each side of a panel at which a boundary is computed
-
-
-class Shifted(NamedTuple):
-    """The test rows of a context with two labels, and the bias that each method subtracts."""
-
-    name: str  # the task, and the seed
-    labels: tuple[str, str]  # the two labels
-    scores: np.ndarray  # log-probabilities in nats, [n 2]
-    gold: np.ndarray  # the right label of each row, [n]; -1 if it is not known
-    # Method -> the bias that it subtracts, [2]; 0 for icl.
-    biases: dict[str, np.ndarray]
-    unit: str = " nats"  # of scores; "" where they are cosines
-
-    def margin(self, method: str) -> np.ndarray:
-        """Returns the first label's score minus the second's after a method, in nats, [n]."""
-        return np.asarray((self.scores - self.biases[method]) @ np.array([1.0, -1.0]))
-
-    def accuracy(self, method: str) -> float:
-        """Returns the accuracy of a method, 0 to 1."""
-        is_known = self.gold >= 0
-        return float(((self.margin(method) < 0) == self.gold)[is_known].mean())
-
-    @property
-    def preference(self) -> float:
-        """BC's bias for the first label minus its bias for the second, in nats."""
-        return float(self.biases[CORRECTED] @ [1, -1])
-
-
-def shift_scores(record: Record, table: ScoreTable) -> Shifted | None:
-    """Returns the rows of a record with two labels; others give None."""
-    block = table.blocks["test"]
-    if len(record.label_names) != 2 or not {0, 1} <= set(block.labels.tolist()):
-        return None
-    scores = np.asarray(record.scores_of(table), np.float64)
-    biases = {BASELINE: np.zeros(2)}
-    # The paper's methods that take one bias from all rows and need no labels.
-    for name, method in METHODS.items():
-        of_method = record.methods.get(name)
-        if method.group == "paper" and not method.probe.labels and of_method and of_method.bias:
-            biases[name] = np.array(of_method.bias)
-    if not np.isfinite(scores).all() or CORRECTED not in biases:
-        return None
-    first, second = record.label_names
-    name = context_title(record.context.task, record.context.seed)
-    gold, unit = np.asarray(block.labels), "" if holds_cosines(table) else " nats"
-    return Shifted(name, (first, second), scores, gold, biases, unit)
-
-
-def shifted_cells(contexts: Sequence[Shifted]) -> Cells:
-    """Makes a line for each row: both scores, the right label, and the margin after each method."""
-    methods = list(contexts[0].biases)
-    header = ["context", "label", "log p first", "log p second"]
-    lines: Cells = [[*header, *map("margin after {}".format, methods)]]
-    for context in contexts:
-        margins = [context.margin(method) for method in methods]
-        numbers = np.column_stack([context.scores, *margins])
-        for gold, row in zip(context.gold, numbers, strict=True):
-            label = context.labels[gold] if gold >= 0 else ""
-            lines.append([context.name, label, *map("{:.5g}".format, row)])
-    return lines
 
 
 class TwoLabels(NamedTuple):

@@ -140,9 +140,8 @@ def write_report(
     except ImportError:
         drawings, missing = [], [*missing, WITHOUT_FIGURES]
     for drawing in drawings:
-        if drawing.is_on_page:
-            figure = drawing.draw_for_page(texts) if drawing.draw_for_page else drawing.draw()
-            drawn.setdefault(drawing.section, []).append(figure_html(drawing.slug, figure))
+        figure = drawing.draw_for_page(texts) if drawing.draw_for_page else drawing.draw()
+        drawn.setdefault(drawing.section, []).append(figure_html(drawing.slug, figure))
     sections = []
     for name, card in cards.items():
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []

@@ -11,15 +11,15 @@ from batch_calibration.files import write_whole
 from batch_calibration.reporting import writing
 from batch_calibration.reporting.cells import LATEX, markdown
 from batch_calibration.reporting.frame import group_by
-from batch_calibration.reporting.items import Drawing, Results, Table
+from batch_calibration.reporting.items import Drawing, Table
 from batch_calibration.reporting.tables import make_tables
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.scoring.tasks.base import LabelWords, Task, first_form
+from experiments.evidence.paper_figures import PaperResults, paper_figures
 from experiments.evidence.paper_tables import paper_tables
 
 MINI_DATA = "mini"  # data name of the embedded suite, which has other configs
 FORMATS = ("png", "pdf")  # the page in LaTeX includes the PDFs
-OF_ALL = ("Figure 1", "Figure 7")  # figures of several models, and of images
 LATEX_HEAD = r"""\documentclass{article}
 \usepackage[a3paper,landscape,margin=15mm]{geometry}
 \usepackage{amssymb,booktabs,graphicx}
@@ -49,7 +49,7 @@ class Item(NamedTuple):
     real: str  # config for real data, with further flags
     mini: str  # config for the embedded suite, with further flags
     # Returns the name of scores that the results lack for the complete item, or "".
-    lacks: Callable[[Results], str] = lambda study: ""
+    lacks: Callable[[PaperResults], str] = lambda study: ""
     # Tasks on real data and on the embedded suite for which calibration needs the config, too.
     curves: tuple[str, str] = ("", "")
 
@@ -76,17 +76,17 @@ class ItemState(NamedTuple):
         return [*commands, f"python -m experiments.calibrate {curves}{at}"]
 
 
-def _lacks_second(study: Results) -> str:
+def _lacks_second(study: PaperResults) -> str:
     return "" if len(study.sizes) > 1 else "a second model"
 
 
-def _lacks_zero_shot(study: Results) -> str:
+def _lacks_zero_shot(study: PaperResults) -> str:
     zero_shot = set(chain.from_iterable(group.tasks for group in study.by_model("0")))
     missing = [task for task in _main_tasks(study) if task in TASKS and task not in zero_shot]
     return f"{_titles(missing)} without demonstrations" if missing else ""
 
 
-def _lacks(*names: str) -> Callable[[Results], str]:
+def _lacks(*names: str) -> Callable[[PaperResults], str]:
     return lambda study: _titles([name for name in names if name not in _main_tasks(study)])
 
 
@@ -94,7 +94,7 @@ def _titles(tasks: Sequence[str]) -> str:
     return ", ".join(TASKS[task].title for task in tasks)
 
 
-def _main_tasks(study: Results) -> list[str]:
+def _main_tasks(study: PaperResults) -> list[str]:
     return list(study.main.tasks) if study.main else []
 
 
@@ -183,13 +183,13 @@ def _in_letters(word: str) -> str:
     return ", ".join(names)
 
 
-def _catalogue(study: Results) -> dict[str, list[Table | Drawing]]:
+def _catalogue(study: PaperResults) -> dict[str, list[Table | Drawing]]:
     """Groups the tables and figures of all studies by their numbers in the paper."""
     artifacts: list[Table | Drawing] = [*make_tables(study), *writing.make_figures(study)]
     return group_by(artifacts, lambda artifact: artifact.number)
 
 
-def find_states(study: Results) -> list[ItemState]:
+def find_states(study: PaperResults) -> list[ItemState]:
     """Finds the artifacts and the missing scores of each item."""
     by_number, states = _catalogue(study), []
     if study.main:
@@ -198,9 +198,9 @@ def find_states(study: Results) -> list[ItemState]:
         of_model = [record for record in study.records if record.context.model == model]
         for records in (of_model, study.main.records):
             of_one = _catalogue(replace(study, records=records))
-            by_number |= {number: of_one[number] for number in of_one if number not in OF_ALL}
-    tables = [*paper_tables(study), *prompt_tables()]
-    by_number |= group_by(tables, lambda table: table.number)
+            by_number |= of_one
+    own: list[Table | Drawing] = [*paper_tables(study), *prompt_tables(), *paper_figures(study)]
+    by_number |= group_by(own, lambda artifact: artifact.number)
     for item in ITEMS:
         artifacts = by_number.get(item.number, [])
         # An item without artifacts lacks all of its scores.
@@ -226,7 +226,7 @@ def write_item(state: ItemState, folder: Path) -> list[Path]:
     return firsts
 
 
-def write_paper(study: Results, workdir: Path) -> Iterator[str]:
+def write_paper(study: PaperResults, workdir: Path) -> Iterator[str]:
     """Writes all items and the page (Markdown, LaTeX) into `paper`; yields a line for each item."""
     folder, files, states = workdir / "paper", {}, find_states(study)
     data = study.main.records[0].context.data if study.main else ""

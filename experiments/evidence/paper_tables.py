@@ -12,9 +12,10 @@ from batch_calibration.reporting import cells
 from batch_calibration.reporting import frame as frames
 from batch_calibration.reporting.cells import Cells, Marks, Sums
 from batch_calibration.reporting.frame import REFERENCES, Frame, gain
-from batch_calibration.reporting.items import PROMPT, Results, Table, compared_by_size, notes_of
+from batch_calibration.reporting.items import PROMPT, Table, notes_of
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 from batch_calibration.studies import Record
+from experiments.evidence.paper_figures import PaperResults, compared_by_size
 
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 SIZES_NOTE = (
@@ -67,7 +68,7 @@ UNLIKE_IMAGES = (
 )
 
 
-def paper_tables(results: Results) -> Iterator[Table]:
+def paper_tables(results: PaperResults) -> Iterator[Table]:
     """Yields the paper's Tables 1 to 6; a table without rows is left out."""
     main, sizes = results.main, results.sizes
     by_shots = [*results.by_model("0")[:1], *results.middle]

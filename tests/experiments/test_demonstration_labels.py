@@ -14,7 +14,6 @@ from tokenizers import Tokenizer
 
 from batch_calibration.cli.study_options import read_config, read_study
 from batch_calibration.reporting import writing
-from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.tables import make_tables
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
 from batch_calibration.scoring.data.task_file import load_task
@@ -25,6 +24,7 @@ from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Store, calibrate_store, run_scoring
 from batch_calibration.studies.scoring import render_contexts
 from experiments.evidence import demonstration_labels as reading
+from experiments.evidence.paper_figures import PaperResults
 from experiments.pretrain import label_words as chosen_words
 from experiments.pretrain.documents import VERBALIZERS
 
@@ -284,7 +284,7 @@ def test_the_figure_has_a_line_a_condition(tmp_path):
 
 def test_contexts_with_other_labels_differ_in_these_factors(tmp_path):
     store = study(Reader(), tmp_path)
-    results = Results(store.records(), store.table_of)
+    results = PaperResults(store.records(), store.table_of)
     (group,) = results.studies.values()
     contexts = group.where(shots="1").by("demonstration_labels", "label_words")
     others = {("flipped", "own"), ("random", "own"), ("own", "training"), ("own", "held_out")}
@@ -365,7 +365,7 @@ def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own
     assert "template" not in dict(plain.fixed) and dict(second.fixed)["template"] == "1"
     assert second.slug.endswith("-template-1") and "template 1" in second.heading
     # The main contexts are the usual ones alone.
-    main = Results(RANDOM + records("sst2", 270, 30)[3:] + usual).main
+    main = PaperResults(RANDOM + records("sst2", 270, 30)[3:] + usual).main
     assert [record.context.options for record in main.records] == [{}] * 3
 
 

@@ -13,17 +13,17 @@ from making import make_record
 
 from batch_calibration import calibrate
 from batch_calibration.methods import METHODS
-from batch_calibration.reporting import two_labels, writing
+from batch_calibration.reporting import writing
 from batch_calibration.reporting.cells import Best, NumberCell, Second, latex, markdown
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.frame import Frame
-from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.tables import make_tables
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.tasks import PAPER_LANGUAGE, TASKS
 from batch_calibration.studies import Store, calibrate_store
-from experiments.evidence import paper
+from experiments.evidence import paper, paper_figures
 from experiments.evidence import paper_tables as tables
+from experiments.evidence.paper_figures import PaperResults
 
 TEXT = ("sst2", "qnli", "qqp", "cb", "rte")
 DRAWN = ("svhn", "eurosat", "clevr")
@@ -72,7 +72,7 @@ def workdir(tmp_path_factory, planted):
 
 
 def gathered(store):
-    return Results(store.records(), store.table_of, models=MODELS, all_boundaries=True)
+    return PaperResults(store.records(), store.table_of, models=MODELS)
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def sized(model, shots=1, data="", **accuracy):
 
 
 def test_best_and_second_best_of_each_size_are_marked():
-    settings = Results(
+    settings = PaperResults(
         sized("s", rte={"icl": 0.5, "cc": 0.6, "dc": 0.6, "bc": 0.55})
         + sized("l", rte={"icl": 0.9, "bc": 0.8}, cb={"icl": 0.7, "bc": 0.7}),
         models=("s",),
@@ -234,11 +234,11 @@ def test_best_and_second_best_of_each_size_are_marked():
 def test_the_middle_size_is_the_one_between_others():
     records = [r for model in ("c", "a", "b") for r in sized(model, rte={"icl": 0.9, "bc": 0.5})]
     for models, middle in (((), "b"), (("b", "a", "c"), "a")):
-        results = Results(records, models=models)
+        results = PaperResults(records, models=models)
         assert [group.levels("model") for group in results.middle] == [[middle]]
         (table,) = [made for made in tables.paper_tables(results) if made.number == "Table 5"]
         assert table.cells[0][2] == f"{middle} 1-shot icl"
-    assert Results(sized("a", rte={"icl": 0.9, "bc": 0.5})).middle == []
+    assert PaperResults(sized("a", rte={"icl": 0.9, "bc": 0.5})).middle == []
 
 
 def test_bcl_stands_beside_bc_of_the_first_seed():
@@ -249,7 +249,7 @@ def test_bcl_stands_beside_bc_of_the_first_seed():
         for m, c in zip(methods, contexts, strict=True)
     ]
     # Of several draws the first seed counts, in whatever order they were stored.
-    assert tables.bcl_cells(Results(records[::-1]).main) == [
+    assert tables.bcl_cells(PaperResults(records[::-1]).main) == [
         ["task", "rows", "icl", "bc", "bcl", "γ learned"],
         ["RTE", "277", "50.0", "60.0", "70.0", "+1.2"],
         ["average", "", "50.0", "60.0", "70.0", ""],
@@ -271,7 +271,7 @@ def test_numbered_choices_have_two_tables():
     for key, name, icl in ("template", "10", 0.6), ("template", "2", 0.4), ("verbalizer", "2", 0.5):
         context = asked | {"options": {key: name}}
         records.append(make_record("rte", {"icl": icl, "bc": 0.5}, context=context))
-    numbered = [table for table in make_tables(Results(records)) if table.number == "Table 7"]
+    numbered = [table for table in make_tables(PaperResults(records)) if table.number == "Table 7"]
     assert [[row[:4] for row in table.cells] for table in numbered] == [
         [
             ["template", "contexts", "icl", "bc"],
@@ -287,7 +287,7 @@ def test_numbered_choices_have_two_tables():
     ]
     marked = [[isinstance(cell, Best) for cell in row[2:4]] for row in numbered[0].cells[2:]]
     assert marked == [[False, True], [True, False]]
-    assert not [table.number for table in make_tables(Results(records[:1])) if table.number]
+    assert not [table.number for table in make_tables(PaperResults(records[:1])) if table.number]
 
 
 def test_items_of_one_model_are_of_the_main_one():
@@ -297,7 +297,7 @@ def test_items_of_one_model_are_of_the_main_one():
 
     records = [record("a", 1, 0.9), record("b", 0, 0.8), record("b", 1, 0.6)]
     records += [record("a", 0, 0.2), record("b", 1, 0.4, template="1")]
-    states = {state.item.number: state for state in paper.find_states(Results(records))}
+    states = {state.item.number: state for state in paper.find_states(PaperResults(records))}
     (shots,) = states["Figure 6"].artifacts
     drawn = [row[1:] for row in shots.draw().cells[1:]]
     assert [row[:3] for row in drawn if row[0] == "icl"] == [
@@ -330,7 +330,7 @@ def test_the_papers_images_stand_beside_its_own_setting_alone():
         unlike = group_of(**changes)
         assert len(tables.image_cells(unlike)[0]) == 4 and note in tables.image_note(unlike)
         # Both settings have a table of their own.
-        both = Results([*group_of().records, *unlike.records])
+        both = PaperResults([*group_of().records, *unlike.records])
         made = [table for table in tables.paper_tables(both) if table.number == "Table 6"]
         assert sorted(len(table.cells[0]) for table in made) == [4, 7]
     assert tables.image_cells(Frame([scored("sst2", 0.5, 0.6)])) == []
@@ -339,20 +339,20 @@ def test_the_papers_images_stand_beside_its_own_setting_alone():
 def test_shifted_scores_are_those_of_the_method(workdir):
     record = next(candidate for candidate in workdir.records() if candidate.context.task == "qnli")
     table = workdir.table_of(record)
-    shifted = two_labels.shift_scores(record, table)
+    shifted = paper_figures.shift_scores(record, table)
     assert list(shifted.biases) == ["icl", "cc", "dc", "bc"]
     after = np.asarray(calibrate(table.blocks["test"].log_probs, method="bc"))
     np.testing.assert_allclose(shifted.margin("bc"), after[:, 0] - after[:, 1], atol=1e-5)
     for name in shifted.biases:
         assert shifted.accuracy(name) == pytest.approx(record.methods[name].metrics["accuracy"])
-    rows = two_labels.shifted_cells([shifted])
+    rows = paper_figures.shifted_cells([shifted])
     assert len(rows) == 1 + len(shifted.gold) and len({len(row) for row in rows}) == 1
     of_three = next(candidate for candidate in workdir.records() if candidate.context.task == "cb")
-    assert two_labels.shift_scores(of_three, workdir.table_of(of_three)) is None
+    assert paper_figures.shift_scores(of_three, workdir.table_of(of_three)) is None
 
 
 def test_main_setting_is_of_the_model_that_has_most():
     records = sized("a", rte={"icl": 0.9, "bc": 0.5}) + sized("b", rte={"icl": 0.9, "bc": 0.5})
     records += sized("b", shots=0, rte={"icl": 0.9, "bc": 0.5})
-    assert Results(records).main.levels("model") == ["b"]
-    assert Results([]).main is None
+    assert PaperResults(records).main.levels("model") == ["b"]
+    assert PaperResults([]).main is None

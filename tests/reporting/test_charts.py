@@ -14,13 +14,14 @@ from processes import python
 from batch_calibration import diagnose
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting import curves, palette, two_labels
+from batch_calibration.reporting import curves, palette
 from batch_calibration.reporting.figures import intervals, preferences, scores, style
 from batch_calibration.reporting.figures import studies as study_figures
 from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.two_labels import zero_lines
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import run_calibration
+from experiments.evidence import paper_figures
 
 LABELS = {"sst2": ("negative", "positive"), "qnli": ("entailment", "not_entailment")}
 ROWS = {"test": 24, "cc": 3, "dc": 5, "labeled": 24}
@@ -50,7 +51,7 @@ def tables(planted):
 @pytest.fixture(scope="module")
 def shifted(tables):
     records = run_calibration(tables, ("icl", "cc", "dc", "bc"))
-    return [two_labels.shift_scores(*pair) for pair in zip(records, tables, strict=True)]
+    return [paper_figures.shift_scores(*pair) for pair in zip(records, tables, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +86,10 @@ def drawn(tables, shifted):
         "draw_estimates": intervals.draw_estimates({"SST-2": estimates}, "h"),
         "draw_preferences": preferences.draw_preferences(found, ["one", "the other"]),
         "draw_preferences of many": preferences.draw_preferences(2 * found, list("abcd")),
-        "draw_boundaries": scores.draw_boundaries(tables, "m"),
+        "draw_boundaries": paper_figures.draw_boundaries(tables, "m"),
         "draw_planes": scores.draw_planes([(table, {}) for table in tables], "m"),
-        "draw_distributions": scores.draw_distributions(shifted[0], "m"),
-        "draw_correction": scores.draw_correction(shifted[:1], "m"),
+        "draw_distributions": paper_figures.draw_distributions(shifted[0], "m"),
+        "draw_correction": paper_figures.draw_correction(shifted[:1], "m"),
         "draw_robustness": study_figures.draw_robustness(Frame(varied), ["template"]),
     }
 
@@ -98,8 +99,9 @@ MODULES = ("intervals", "preferences", "scores", "studies")
 
 def test_every_function_that_draws_is_tested(drawn):
     found = set()
-    for name in MODULES:
-        module = importlib.import_module(f"batch_calibration.reporting.figures.{name}")
+    modules = [f"batch_calibration.reporting.figures.{name}" for name in MODULES]
+    for name in [*modules, "experiments.evidence.paper_figures"]:
+        module = importlib.import_module(name)
         for function, value in inspect.getmembers(module, inspect.isfunction):
             if function.startswith("draw_") and value.__module__ == module.__name__:
                 found.add(function)
