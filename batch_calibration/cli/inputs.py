@@ -15,13 +15,13 @@ from typing import NoReturn
 
 from batch_calibration import importers
 from batch_calibration.arrays.missing_scores import check_missing
-from batch_calibration.cli import options
+from batch_calibration.cli import guard, options
 from batch_calibration.errors import InputError, step
 from batch_calibration.files import Json, temporary_folder
 from batch_calibration.files.rows import refuse_remote
 from batch_calibration.importers import Reading
 from batch_calibration.methods import METHODS
-from batch_calibration.methods.run import task_of
+from batch_calibration.methods.run import have_same_rows, task_of
 from batch_calibration.scores import POOLED_AS, ScoreTable
 
 INPUT = "the input"
@@ -62,15 +62,20 @@ def reading_of(args: Namespace) -> Reading:
     )
 
 
-READS = ("gold", "gold_names", "labels", "by", "task", "model", "format", "missing")
-"""Options that a command for the same files needs, too."""
+READS = (
+    "gold", "gold_names", "gold_as_is", "ids", "labels", "by", "task", "model", "filter", "at",
+    "format", "missing", "tokens", "from_probs", "cosines",
+)  # fmt: skip
+"""Options that another command needs to read the same files."""
 
 
 def typed_source(args: Namespace) -> str:
     """Returns the files and their reading as they are typed: "scores.csv --gold=label"."""
-    typed = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in READS]
-    given = [flag for flag in typed if not flag.endswith(("=", "=None"))]
-    return shlex.join([*args.files, *given])
+    given = {name: getattr(args, name) for name in READS}
+    if not given["cosines"]:
+        del given["cosines"]
+    typed = [guard.flag(name, value) for name, value in given.items() if value not in (None, "")]
+    return shlex.join([*args.files, *(flag for flag in typed if flag != "--no-gold-as-is")])
 
 
 def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreTable]]:
@@ -269,8 +274,11 @@ def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreT
         # If the task already has the file's name, the folder's name is added instead.
         suffix = stem if task != stem else path.parent.name
         facts = table.context
-        if names.count(name(table)) > 1:
+        twins = [place for place, other in enumerate(names) if other == name(table)]
+        if len(twins) > 1:
             facts = {POOLED_AS: task, **facts, "task": f"{task} {suffix}".strip()}
+            if have_same_rows([tables[place] for place in twins]):
+                facts["factors"] = {"task": task, "file": suffix}
         renamed.append(table._replace(context=facts))
     if len(set(map(name, renamed))) < len(renamed):
         raise InputError(

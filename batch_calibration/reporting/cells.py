@@ -67,8 +67,11 @@ def rows_cell(records: Sequence[Record]) -> str:
 
     Numbers that differ between contexts become a range.
     """
-    counts = sorted({record.labeled_rows for record in records})
-    rows = " to ".join(dict.fromkeys((str(counts[0]), str(counts[-1]))))
+    labeled, every = {record.labeled_rows for record in records}, set[int]()
+    every.update(record.rows["test"] for record in records)
+    rows, total = (" to ".join({str(min(n)): 0, str(max(n)): 0}) for n in (labeled, every))
+    if total != rows:
+        rows = f"{rows} labeled of {total}"
     # A truncated prompt has lost its demonstrations first, so the counts are not added.
     changed = chain.from_iterable(record.over_long.get("test", {}).values() for record in records)
     shortened = max(changed, default=0)

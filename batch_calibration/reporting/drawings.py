@@ -38,9 +38,6 @@ def of_study(results: Results, section: str, group: Frame) -> Iterator[Drawing]:
         draw = partial(studies.draw_curves, curve)
         yield Drawing(section, curve.slug, draw, curve.number)
     yield from _planes(results, section, board)
-    if all(record.searched for record in board.records):
-        draw, number = partial(studies.draw_strength, board), "Figure 11"
-        yield Drawing(section, f"{section}-strength", draw, number)
 
 
 def _planes(results: Results, section: str, group: Frame) -> Iterator[Drawing]:

@@ -24,7 +24,7 @@ class Results:
 
     Attributes:
         records: a record for each context.
-        load: record -> its score table, which some figures need; None if it is gone.
+        load: record -> its score table, which some figures need; None for a lost file.
         boundary_tasks: the largest number of tasks in the figure of boundaries.
     """
 

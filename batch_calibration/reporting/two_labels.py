@@ -45,7 +45,7 @@ BOUNDARY_AXES: dict[str, Axes] = {"cc": "probs", "pc_raw": "log_probs"}
 
 
 def boundary_axes(name: str) -> Axes | None:
-    """Returns the axes in which a method's boundary is drawn; None if it has no panel."""
+    """Returns the axes in which a method's boundary is drawn, or None."""
     # A figure shows one boundary for all rows, learned without their labels.
     is_drawn = is_over_shots(name) and not METHODS[name].probe.labels
     return BOUNDARY_AXES.get(name, "log_probs" if is_drawn else None)

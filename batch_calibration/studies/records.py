@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from batch_calibration.errors import InputError, answering, step
-from batch_calibration.files import WrongJson, object_at, parse_json, read_as, value_at
+from batch_calibration.files import WrongJson, parse_json, read_as
 from batch_calibration.scores import ScoreTable, digest
 
 VERSION = 5
-"""Version of the JSON format; version 4, of batch-calibration 0.2, can be read, too."""
+"""Version of the JSON format; records of other versions are refused."""
 CHECKSUM = "checksum"
 """JSON key of the digest of all other fields."""
 CURVE_POINTS = 101
@@ -282,7 +282,7 @@ class Record:
             fields = parse_json(text)
         version = fields.get("version", 1) if isinstance(fields, dict) else None
         # Checked before the checksum, because an old record is not damaged.
-        if not isinstance(fields, dict) or version not in (VERSION, BY_KIND):
+        if not isinstance(fields, dict) or version != VERSION:
             got = "none" if version is None else f"version {version!r}"
             expected = f"a record of version {VERSION}"
             raise InputError.at(where, expected, got, remedy)
@@ -292,8 +292,6 @@ class Record:
                 f"edited; {remedy}."
             )
         try:
-            if version == BY_KIND:
-                fields |= {"version": VERSION, "methods": _by_method(fields)}
             record = read_as(cls, fields, "record")
             _check(record)
             return record
@@ -307,30 +305,6 @@ def _as_json(options: Mapping[str, object]) -> str:
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, "", (), {})}
-
-
-BY_KIND = 4
-"""The version of records with one map from methods to values for each kind of result."""
-
-
-def _by_method(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts the results in a record of version `BY_KIND` to a map from methods to fields."""
-    from batch_calibration.methods import METHODS  # slow to import; scoring reads no records
-
-    methods = dict[str, dict[str, object]]()
-    for name, metrics in object_at(fields, "methods").items():
-        methods[name] = {"metrics": metrics}
-    for kind in ("right", "bias", "options"):
-        for name in methods.keys() & object_at(fields, kind):
-            methods[name][kind] = value_at(fields, kind, name)
-    for kind, numbers in zip(CURVES, ("sizes", "rows"), strict=True):
-        for name in methods.keys() & object_at(fields, kind, "accuracy"):
-            accuracy = value_at(fields, kind, "accuracy", name)
-            methods[name][kind] = {"rows": value_at(fields, kind, numbers), "accuracy": accuracy}
-    # The strength and the curve belong to the first method that searched its strength.
-    for name in [name for name in METHODS if METHODS[name].has_curve and name in methods][:1]:
-        methods[name] |= {kind: fields[kind] for kind in ("strength", "curve") if kind in fields}
-    return methods
 
 
 def _check(record: Record) -> None:

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
+from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.methods import METHODS
 from batch_calibration.methods.run import holds_cosines
+from batch_calibration.metrics import deviation
 from batch_calibration.reporting import frame, palette, two_labels
 from batch_calibration.reporting.cells import Cells
-from batch_calibration.reporting.figures import intervals, studies, style
+from batch_calibration.reporting.figures import intervals, style
 from batch_calibration.reporting.figures.scores import (
     plot_lines,
     plot_points,
@@ -23,7 +25,8 @@ from batch_calibration.reporting.figures.scores import (
     set_limits,
     set_plane,
 )
-from batch_calibration.reporting.figures.style import INK, Drawn
+from batch_calibration.reporting.figures.studies import AVERAGE, Row
+from batch_calibration.reporting.figures.style import ACCURACY, DASHES, INK, Drawn
 from batch_calibration.reporting.frame import (
     BASELINE,
     CORRECTED,
@@ -32,6 +35,7 @@ from batch_calibration.reporting.frame import (
     context_title,
     sort_records,
     task_accuracy,
+    task_title,
 )
 from batch_calibration.reporting.items import PROMPT, Drawing, Results
 from batch_calibration.scores import ScoreTable
@@ -199,8 +203,11 @@ def paper_figures(results: PaperResults) -> Iterator[Drawing]:
     tasks = list(filter(group.tasks.__contains__, STRENGTH_TASKS))
     if tasks and all(record.searched for record in group.records):
         examples = Frame(list(chain.from_iterable(group.tasks[task].records for task in tasks)))
-        draw = partial(studies.draw_strength, examples)
+        draw = partial(draw_strength, examples)
         yield Drawing(section, f"{section}-strength-examples", draw, "Figure 5")
+    if all(record.searched for record in group.records):
+        draw = partial(draw_strength, group)
+        yield Drawing(section, f"{section}-strength", draw, "Figure 11")
     firsts = [task.records[0] for task in group.tasks.values()]
     drawable = filter(two_labels.can_draw, filter(None, map(results.load, firsts)))
     tables = list(drawable)
@@ -361,3 +368,59 @@ def _draw_bias(axes: Axes, contexts: Sequence[Shifted], context: Shifted) -> Non
     style.name_ticks(axes.xaxis, context.labels)
     # A number below a negative bar needs room.
     axes.set_ylim(1.15 * min(0.0, float(pooled.min())), 1.15 * max(0.0, float(pooled.max())))
+
+
+@style.styled
+def draw_strength(group: Frame) -> Drawn:
+    """Draws accuracy against γ for each task, with its deviation over the contexts."""
+    # The paper's figure of two tasks has no average.
+    has_average = len(group.tasks) > 2
+    figure, grid = style.panels(len(group.tasks) + has_average, (3.2, 2.3))
+    rows: list[Row] = []
+    means = []
+    for axes, (task, part) in zip(grid, group.tasks.items(), strict=False):
+        searched = [record.searched for record in part.records if record.searched]  # all have one
+        curves = [result.curve for result in searched if result.curve]
+        test = 100 * np.array([curve.test for curve in curves])  # [seed strength], %
+        labeled = 100 * np.array([curve.labeled for curve in curves])
+        means.append(test.mean(0))
+        title = task_title(task)
+        rows += _draw_strengths(axes, title, "test rows", test, INK, "solid")
+        rows += _draw_strengths(axes, title, "labeled rows", labeled, palette.color("cc"), "dash")
+        rules = {"γ = 0: ICL": (0.0, "icl", "dot"), "γ = 1: BC": (1.0, "bc", "dash")}
+        learned = [result.strength for result in searched if result.strength is not None]
+        if learned:
+            rules["γ learned (mean)"] = float(np.mean(learned)), "bcl", "solid"
+        rules["γ best on test"] = float(STRENGTHS[test.mean(0).argmax()]), "pc", "dashdot"
+        for name, (at, method, dash) in rules.items():
+            rule = axes.axvline(at, color=palette.color(method), ls=DASHES[dash], lw=1.0,
+                                label=name, zorder=0)  # fmt: skip
+            style.name_marks(rule, [f"{name}: {at:.2g}"])
+        style.label(axes, title, "strength γ (no unit)", ACCURACY)
+    if has_average:
+        mean = np.mean(means, axis=0)
+        grid[-1].plot(STRENGTHS, mean, color=INK, lw=1.5)
+        style.label(grid[-1], AVERAGE, "strength γ (no unit)", ACCURACY)
+        for strength, value in zip(STRENGTHS, mean, strict=True):
+            rows.append((AVERAGE, "test rows", float(strength), value, "", ""))
+    # The largest number of contexts of a task.
+    count = group.draws
+    seeds = "One seed" if count == 1 else f"Mean and band of one sd over {count} seeds"
+    header = ["task", "rows", "strength", "accuracy", "low", "high"]
+    heading = f"Strength of BC: {group.heading}"
+    return style.finish(figure, heading, f"{seeds}.", [header, *rows])
+
+
+def _draw_strengths(
+    axes: Axes, task: str, name: str, curves: np.ndarray, color: str, dash: str
+) -> list[Row]:
+    """Draws the mean of curves [seed strength] and a band of one standard deviation."""
+    mean, band = curves.mean(0), deviation(curves)  # [strength] both
+    (line,) = axes.plot(STRENGTHS, mean, color=color, ls=DASHES[dash], lw=1.5, label=name)
+    icl, bc = (float(mean[np.isclose(STRENGTHS, at)][0]) for at in (0, 1))
+    style.name_marks(line, [f"{name}: {icl:.1f} % at γ = 0, {bc:.1f} % at γ = 1"])
+    axes.fill_between(STRENGTHS, mean - band, mean + band, color=color, alpha=0.2, lw=0)
+    rows: list[Row] = []
+    for at, *values in zip(STRENGTHS, mean, mean - band, mean + band, strict=True):
+        rows.append((task, name, float(at), *values))
+    return rows

@@ -75,7 +75,7 @@ def test_contexts_with_other_rows_are_other_tasks(tmp_path):
     names = [f"log {prompt}, {seed}" for prompt, seed in CONTEXTS]
     assert [context.factors["task"] for context in contexts] == names
     (study,) = Results(run_calibration(tables, ["icl", "bc"])).studies.values()
-    assert sorted(study.tasks) == sorted(names) and study.varying[0] == "task"
+    assert sorted(study.tasks) == sorted(names) and study.varying == ["prompt", "seed"]
 
 
 def test_one_column_may_change_the_rows_and_the_other_one_not(tmp_path):

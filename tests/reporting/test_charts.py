@@ -78,7 +78,7 @@ def drawn(tables, shifted):
     return {
         "draw_curves": study_figures.draw_curves(over_shots),
         "draw_curves of rows": study_figures.draw_curves(by_size),
-        "draw_strength": study_figures.draw_strength(group),
+        "draw_strength": paper_figures.draw_strength(group),
         "draw_gains": intervals.draw_gains(group, ["bc"]),
         "draw_forest": intervals.draw_forest({"bc": signs, "pc": signs}, *forest),
         "draw_contexts": intervals.draw_contexts(GAINS, "h"),

@@ -122,9 +122,6 @@ def test_each_context_has_its_sentences_and_its_shares(page, results):
     text = page.read_text()
     count = len(results.records)
     assert text.count('class="context"') == count and "Averaged over 24 rows, the scores" in text
-    context = text[text.index('class="context"') :].split("</details>")[0]
-    for column in ("preferred by (nats)", "predicted", "after matching equal shares", "right"):
-        assert f">{column}" in context, column
     names = re.findall('class="context"><summary>([^<]*)<', text)
     assert len({*names}) == count and "RTE, template 2, 1-shot, seed 0" in names
 

@@ -9,13 +9,13 @@ from making import make_curve, make_record
 from batch_calibration.reporting import cells as forms
 from batch_calibration.reporting import curves, tables, words, writing
 from batch_calibration.reporting.figures import intervals
-from batch_calibration.reporting.figures import studies as study_figures
 from batch_calibration.reporting.frame import Frame, learned_tasks, sort_records
 from batch_calibration.reporting.items import Results, Table
 from batch_calibration.reporting.page import Section, make_page
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import run_calibration
+from experiments.evidence import paper_figures
 
 SUITE = list(TASKS)[:13]
 
@@ -161,7 +161,7 @@ def many():
 
 
 def test_figures_of_many_tasks_have_rows_of_panels_or_a_line_a_task():
-    drawn = study_figures.draw_strength(many()).figure.axes
+    drawn = paper_figures.draw_strength(many()).figure.axes
     assert sum(axes.axison for axes in drawn) == 13 + 1 and len(drawn) == 4 * 4
     panels = intervals.draw_gains(many(), ["pc", "bc"]).figure.axes
     assert [axes.get_title(loc="left") for axes in panels] == ["pc", "bc"]

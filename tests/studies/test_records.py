@@ -87,26 +87,12 @@ def without(name):
     return sealed({k: v for k, v in json.loads(WHOLE.to_json()).items() if k != name})
 
 
-def test_a_record_of_version_4_is_read():
-    """Version 0.2 kept a map from methods for each kind of result."""
-    fields = json.loads(WHOLE.to_json()) | {"version": 4}
-    results = fields.pop("methods")
-    for old, new in {"methods": "metrics", "right": "right", "bias": "bias"}.items():
-        fields[old] = {name: of[new] for name, of in results.items() if new in of}
-    fields["options"] = {"bc": {"strength": 0.5}}
-    fields["strength"], fields["curve"] = 0.9, results["bcl"]["curve"]
-    fields["probe_size"] = {"sizes": [2, 100], "accuracy": {"bc": [[0.5, 0.4], [0.6]]}}
-    assert Record.from_json(sealed(fields)) == WHOLE
-    for name in ("methods", "right", "curve"):
-        with pytest.raises(InputError, match="calibrate again"):
-            Record.from_json(sealed(fields | {name: {"bc": 3}}))
-
-
 OUTSIDE = {"gain": 0.1, "gain_low": 0.2, "gain_high": 0.3}
 SENTENCES = [
     ("got Expecting property name", "{"),
     ("got none", "[]"),
     ("got version 1", without("version")),
+    ("got version 4", changed(version=4)),
     ("got version 99", changed(version=99)),
     ("methods in the record; got none", without("methods")),
     ("id to be str; got 3", changed(id=3)),
@@ -208,7 +194,11 @@ def test_rows_are_one_per_context_method_and_metric():
     assert first["scorer_digest"] == digest(IDENTITY) and first["scorer_checkpoint"] == "abc"
     assert (first["option_order"], last["option_order"]) == (2, None)
     assert (first["option_dc_texts"], last["option_dc_texts"]) == (4, None)
-    fields = {field.name for field in dataclasses.fields(ContextInfo)} - {"options", "blocks"}
+    fields = {field.name for field in dataclasses.fields(ContextInfo)} - {
+        "options",
+        "blocks",
+        "factors",
+    }
     assert all(fields | KINDS.keys() <= set(row) for row in rows)
     known = {"id": "f" * 16, "method": "icl", "metric": "accuracy", "value": 1.0, "rows": 2}
     known |= {"limit": 0, "label_names": ["a", "b"], "demonstrations": []}

@@ -13,6 +13,7 @@ from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.items import Results
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store, csv_text
+from experiments.evidence import paper_figures
 
 
 def record(seed=0, shots=1, accuracy=0.5, task="rte", shortened=0, sizes=None, **options):
@@ -41,7 +42,7 @@ def test_bands_and_tables_have_one_standard_deviation():
     for seed, value in enumerate(values):
         curve = make_curve([value / 100] * 101)
         runs.append(make_record("rte", {"bc": 0.5}, context={"seed": seed}, curve=curve))
-    _, *rows = studies.draw_strength(Frame(runs)).cells
+    _, *rows = paper_figures.draw_strength(Frame(runs)).cells
     assert {tuple(row[4:]) for row in rows} == {("40", "60")}
     assert cells.spread(values) == "50.0 ± 10.0" and cells.spread(values[:1]) == "40.0"
 
