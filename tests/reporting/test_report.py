@@ -88,13 +88,13 @@ def test_the_page_is_the_same_each_time_and_small_enough(results, page, tmp_path
     assert len(page.read_bytes()) < 4e6
 
 
-DRAWN = ("gains", "robustness", "shots", "probe-size", "boundaries", "strength")
+DRAWN = ("gains", "robustness", "shots", "probe-size", "boundaries")
 
 
 def test_figures_are_in_the_page_with_titles_and_numbers(page):
     text = page.read_text()
     found = dict(re.findall('<figure id="figure-([^"]+)">(.*?)</figure>', text, re.S))
-    assert set(found) == {f"m-{slug}" for slug in DRAWN} | {"m-distributions", "m-correction"}
+    assert set(found) == {f"m-{slug}" for slug in DRAWN}
     for name, figure in found.items():
         assert figure.count("<svg ") == 1 and 'role="img" aria-label="' in figure
         assert "<title>" in figure and f'download="{name}.csv"' in figure

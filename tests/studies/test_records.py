@@ -194,11 +194,8 @@ def test_rows_are_one_per_context_method_and_metric():
     assert first["scorer_digest"] == digest(IDENTITY) and first["scorer_checkpoint"] == "abc"
     assert (first["option_order"], last["option_order"]) == (2, None)
     assert (first["option_dc_texts"], last["option_dc_texts"]) == (4, None)
-    fields = {field.name for field in dataclasses.fields(ContextInfo)} - {
-        "options",
-        "blocks",
-        "factors",
-    }
+    fields = {field.name for field in dataclasses.fields(ContextInfo)}
+    fields -= {"options", "blocks", "factors"}
     assert all(fields | KINDS.keys() <= set(row) for row in rows)
     known = {"id": "f" * 16, "method": "icl", "metric": "accuracy", "value": 1.0, "rows": 2}
     known |= {"limit": 0, "label_names": ["a", "b"], "demonstrations": []}
