@@ -318,7 +318,7 @@ def draw_distributions(context: Shifted, setting: str) -> Drawn:
 
 @style.styled
 def draw_correction(contexts: Sequence[Shifted], setting: str) -> Drawn:
-    """Draws the steps of BC (the paper's Fig. 4) in three panels for each context.
+    """Draws BC illustrated (the paper's Fig. 4) in three panels for each context.
 
     The panels show the scores of the rows and the mean of each right label; the mean score of each
     label over the batch; and the scores minus this mean. The answer changes at the dashed line.

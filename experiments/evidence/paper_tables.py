@@ -69,7 +69,7 @@ UNLIKE_IMAGES = (
 
 
 def paper_tables(results: PaperResults) -> Iterator[Table]:
-    """Yields the paper's Tables 1 to 6; a table without rows is left out."""
+    """Yields the paper's tables of results; a table without rows is left out."""
     main, sizes = results.main, results.sizes
     by_shots = [*results.by_model("0")[:1], *results.middle]
     if main is not None:

@@ -26,7 +26,7 @@ Row = tuple[object, ...]  # of the CSV: task, line, number, value, and ends of t
 
 @style.styled
 def draw_robustness(group: Frame, names: Sequence[str]) -> Drawn:
-    """Draws icl and bc along each factor (the paper's Fig. 8): a box, and a dot for each level."""
+    """Draws the robustness of icl and bc to each factor (the paper's Fig. 8): a box, and dots."""
     figure, (axes,) = style.panels(1, (1.0 + 1.6 * len(names), 2.6))
     rows: list[Sequence[object]] = [["method", "factor", "accuracy", "level"]]
     titles = [f"{factor_name(name)} ({len(group.levels(name))})" for name in names]
