@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import deviation
 from batch_calibration.reporting.cells import Cells, best_of
-from batch_calibration.reporting.frame import LABELS, REFERENCES, Frame, task_title
+from batch_calibration.reporting.frame import (
+    LABELS,
+    REFERENCES,
+    Frame,
+    factor_name,
+    task_title,
+)
 from batch_calibration.reporting.items import notes_of
 from batch_calibration.studies import ByRows, Record
 
@@ -81,7 +87,8 @@ def by_shots(section: str, group: Frame) -> Curves | None:
         tasks |= {task: several} if several else {}
     is_paper = not any(name in group.varying for name in LABELS)
     heading, number = f"Shots: {group.heading}", "Figure 6" * is_paper
-    curves = Curves(f"{section}-shots", heading, "shots", tasks, notes_of(group), number=number)
+    note = notes_of(group, _mixed(group, "shots"))
+    curves = Curves(f"{section}-shots", heading, "shots", tasks, note, number=number)
     return curves if tasks else None
 
 
@@ -89,7 +96,7 @@ def find_curves(section: str, group: Frame) -> Iterator[Curves]:
     """Yields curves over probe sizes (the paper's Fig. 9) and over the rows of a stream."""
     if tasks := _pool(group.records, "probe_size"):
         heading, axis = f"Probe size: {group.heading}", "rows the bias is learned from"
-        note, number = notes_of(group), "Figure 9"
+        note, number = notes_of(group, _mixed(group)), "Figure 9"
         yield Curves(f"{section}-probe-size", heading, axis, tasks, note, number=number)
     streamed, levels = list[Record](), dict[str, dict[str, float]]()
     for record in group.records:
@@ -100,9 +107,15 @@ def find_curves(section: str, group: Frame) -> Iterator[Curves]:
         for task, contexts in Frame(streamed).tasks.items():
             of_task = filter(contexts.has, REFERENCES)
             levels[task] = {name: float(100 * contexts.values(name).mean()) for name in of_task}
-        note, heading = notes_of(group, STREAM_NOTE), f"Rows seen: {group.heading}"
+        note, heading = notes_of(group, STREAM_NOTE, _mixed(group)), f"Rows seen: {group.heading}"
         tasks, slug = _pool(streamed, "over_stream"), f"{section}-rows-seen"
         yield Curves(slug, heading, "rows seen", tasks, note, levels, of_mean=True)
+
+
+def _mixed(group: Frame, *shown: str) -> str:
+    """Returns a sentence on factors that a curve does not show."""
+    hidden = [factor_name(name) for name in group.varying if name not in ("task", "seed", *shown)]
+    return f"Means over contexts that differ in {', '.join(hidden)}." if hidden else ""
 
 
 def _pool(records: Iterable[Record], curve: str) -> dict[str, dict[str, Points]]:

@@ -210,18 +210,21 @@ class Frame:
         """Selects the contexts that differ in one factor only, for a fair comparison of its levels.
 
         The levels and the combinations of the other factors are chosen so that every combination
-        has every level. Many levels count more than many combinations (levels² x combinations).
+        has every level. Many levels count more than many combinations (levels² x combinations),
+        and a task is left out only if no combination has it with the others.
         """
         # Seeds are draws of demonstrations, which prompts without demonstrations lack.
         others = [other for other in self.varying if other not in (name, "seed")]
         levels_of = {key: frozenset(part.levels(name)) for key, part in self.by(*others).items()}
-        best, score = frozenset(self.levels(name)), 0
-        for levels in dict.fromkeys(levels_of.values()):
-            count = sum(levels <= of_part for of_part in levels_of.values())
-            if len(levels) > 1 and len(levels) ** 2 * count > score:
-                best, score = levels, len(levels) ** 2 * count
-        if not score:  # each combination has one level
+        several = [levels for levels in dict.fromkeys(levels_of.values()) if len(levels) > 1]
+        if not several:
             return Matched(self, len(self.levels(name)) < 2)
+
+        def rank(levels: frozenset[str]) -> tuple[int, int]:
+            count = sum(levels <= of_part for of_part in levels_of.values())
+            return len(levels) if name == "task" else 0, len(levels) ** 2 * count
+
+        best = max(several, key=rank)
         kept = []
         for place, factors in enumerate(self.factors):
             if factors[name] in best and best <= levels_of[_levels_of(factors, others)]:

@@ -27,6 +27,7 @@ PROBABILITIES_NOTE = (
     "Lower is better; each row's scores go through a softmax over its labels. pc has densities, "
     "and so no NLL."
 )
+OVERVIEW_UNIT = "accuracy in %, gain in points"
 OF_ROW = "± is the standard deviation over the contexts of a row (n - 1)."
 SPREAD_NOTE = (
     "Standard deviation of accuracy along one factor while all others are held, in points, mean "
@@ -260,41 +261,45 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
     """Makes the tables of a study, the first for its headline."""
     board, shelf = group.board, shown_methods(group)
 
-    def table(kind: str, heading: str, rows: Cells, note: str = "", **more: object) -> Table:
+    def table(
+        part: Frame, kind: str, heading: str, rows: Cells, note: str = "", **more: object
+    ) -> Table:
         slug = f"{section}-{kind}"
         # A table is also a file of its own, so each has the remarks of the records.
         note = notes_of(group, note, group.options)
-        return Table(section, slug, f"{heading}: {board.heading}", rows, note, **more)  # type: ignore[arg-type]
+        return Table(section, slug, f"{heading}: {part.heading}", rows, note, **more)  # type: ignore[arg-type]
 
     if board.compared:
-        yield table("methods", "Each method", overview(board), unit="accuracy in %, gain in points")
+        yield table(board, "methods", "Each method", overview(board), unit=OVERVIEW_UNIT)
     is_alone = len(group) == 1 and not board.compared
     if is_alone or "task" in group.varying:
         note = " ".join(filter(None, (task_note(board), match_note(group, "task", board))))
-        yield table("by-task", "By task", by_task(board), note, keys=2)
+        yield table(board, "by-task", "By task", by_task(board), note, keys=2)
         if board.compared and len(board.tasks) <= MAX_TASKS:
-            yield table("gains", "Gain over icl", gains(board), gain_note(board), unit="points")
+            rows, note = gains(board), gain_note(board)
+            yield table(board, "gains", "Gain over icl", rows, note, unit="points")
     for name in group.varying:
         if name != "task" and len(group.levels(name)) <= MAX_LEVELS:
             matched, number = group.matched(name).frame, NUMBERS.get(name, "")
             rows = by_factor(matched, name)
             note = " ".join(filter(None, (match_note(group, name, matched), OF_ROW)))
             heading = f"By {factor_name(name)}"
-            yield table(f"by-{factor_name(name)}".replace(" ", "-"), heading, rows, note,
-                        keys=2, number=number)  # fmt: skip
+            kind = f"by-{factor_name(name)}".replace(" ", "-")
+            yield table(matched, kind, heading, rows, note, keys=2, number=number)
     if len(group) > 2 and (rows := spread(group, shelf)):
-        yield table("spread", "How far accuracy moves along each factor", rows, SPREAD_NOTE,
-                    unit="points", keys=2)  # fmt: skip
+        heading = "How far accuracy moves along each factor"
+        yield table(group, "spread", heading, rows, SPREAD_NOTE, unit="points", keys=2)
     if 2 <= len(group.levels("model")) <= MAX_MODELS:
         matched = group.matched("model").frame
         if rows := side_by_side(matched, matched.among(REFERENCES)):
             note = match_note(group, "model", matched)
-            yield table("models", "Models side by side", rows, note, keys=2)
+            yield table(matched, "models", "Models side by side", rows, note, keys=2)
     names = [name for name in group.varying if name != "seed"]
     if len(names) > 1:
-        yield table("contexts", "Every combination", pivot(group, names, shelf), keys=len(names))
+        rows = pivot(group, names, shelf)
+        yield table(group, "contexts", "Every combination", rows, keys=len(names))
     if board.compared and (rows := probabilities(board)):
-        yield table("probabilities", "Probabilities", rows, PROBABILITIES_NOTE, unit="")
+        yield table(board, "probabilities", "Probabilities", rows, PROBABILITIES_NOTE, unit="")
     for curve in curves.find_curves(section, group):
         yield Table(section, curve.slug, curve.heading, curves.curve_cells(curve), curve.note)
 
