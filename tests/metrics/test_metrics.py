@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from scipy.stats import binom, multinomial, norm
+from scipy.stats import binom, multinomial, norm, t
 from sklearn import metrics as peer
 
 from batch_calibration import InputError, accuracy, metrics
@@ -217,6 +217,15 @@ def test_five_draws_do_not_make_five_times_the_rows():
         means = outcomes.mean(axis=1)
         of_draws += abs(means.mean() - 0.05) < 2.776 * means.std(ddof=1) / 5**0.5
     assert covered / 300 > 0.93 and of_draws / 300 < 0.6
+
+
+@pytest.mark.parametrize("values", [(0.1, 0.4), (0.02, 0.03, -0.01, 0.2)])
+def test_the_interval_over_units_is_student_s(values):
+    mean, error = np.mean(values), np.std(values, ddof=1) / np.sqrt(len(values))
+    expected = t.interval(0.9, len(values) - 1, mean, error)
+    found = intervals.over_units(values, level=0.9)
+    assert tuple(found) == pytest.approx((mean, *expected))
+    assert intervals.over_units(values[:1])[1:] == (-np.inf, np.inf)
 
 
 def test_the_mean_over_tasks_is_surer_than_a_task():

@@ -95,4 +95,4 @@ def test_the_console_program_makes_the_page_of_the_logs(logs, tmp_path, capsys):
     cli.run(["report", str(logs), f"--output={tmp_path / 'page.html'}"])
     assert "mini_sst2" in capsys.readouterr().out
     text = (tmp_path / "page.html").read_text()
-    assert "mini_cb" in text and "Share of rows in %" in text and "Recommended" in text
+    assert "mini_cb" in text and "Accuracy in %" in text and "Advised" in text
