@@ -276,9 +276,12 @@ def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreT
         facts = table.context
         twins = [place for place, other in enumerate(names) if other == name(table)]
         if len(twins) > 1:
+            alike, own = [tables[place] for place in twins], {"file": suffix}
+            if differing := _options_apart(alike):
+                suffix, own = differing[table.id], {}
             facts = {POOLED_AS: task, **facts, "task": f"{task} {suffix}".strip()}
-            if have_same_rows([tables[place] for place in twins]):
-                facts["factors"] = {"task": task, "file": suffix}
+            if have_same_rows(alike):
+                facts["factors"] = {"task": task, **own}
         renamed.append(table._replace(context=facts))
     if len(set(map(name, renamed))) < len(renamed):
         raise InputError(
@@ -286,6 +289,16 @@ def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreT
             "indistinguishable; pass the columns that differ as --by, or rename one of the files."
         )
     return renamed
+
+
+def _options_apart(tables: Sequence[ScoreTable]) -> dict[str, str]:
+    """Maps the ids of contexts to the options in which they differ; empty if they do not."""
+    from batch_calibration.reporting.frame import Frame
+    from batch_calibration.studies import Record
+
+    group = Frame([Record.without_methods(table) for table in tables])
+    is_alike = "id" in group.varying or not group.varying
+    return {} if is_alike else {t.id: name for t, name in zip(tables, group.names, strict=True)}
 
 
 def _with_block(

@@ -35,6 +35,7 @@ OF_HEADING = ("model", "task", "shots", "seed", "scorer", "data", "split", "limi
 MAX_WORD = 48  # characters of an option in a note
 LABELS = ("demonstration_labels", "label_words")
 """Options of prompts with wrong labels or other words, which show whether a model reads them."""
+FEWEST_SEEDS = 3  # seeds whose common error an interval over prompts includes
 LEARNED_MARGIN = 10.0  # points above chance
 
 
@@ -408,7 +409,8 @@ def _mean_over_contexts(frame: Frame, method: str, reference: str) -> Estimate:
         contexts = [after - before for after, before in pairs]
     if len(set(map(len, contexts))) == 1:
         outcomes, of_prompts = np.array(contexts), len(frame.by(*prompts))
-        if reference and min(of_prompts, seeds) > 1 and of_prompts * seeds == len(frame):
+        is_crossed = of_prompts > 1 and seeds >= FEWEST_SEEDS and of_prompts * seeds == len(frame)
+        if reference and is_crossed:
             # Prompts share the draws of the seeds, so this error does not shrink with their number.
             return gain_over_prompts(outcomes.reshape(of_prompts, seeds, -1))
         return over_rows(outcomes, added)

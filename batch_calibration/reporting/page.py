@@ -91,7 +91,9 @@ def make_page(
     contexts = list(chain.from_iterable(card.verdicts for card in cards))
     rows = sum(verdict.diagnosis.rows for verdict in contexts)
     counts = (
-        f"{len(contexts):,} context{'s' * (len(contexts) > 1)}, {rows:,} rows" if contexts else ""
+        f"{len(contexts):,} context{'s' * (len(contexts) > 1)}, {rows:,} scored rows"
+        if contexts
+        else ""
     )
     subtitle = escape(", ".join(filter(None, (counts, date))))
     subtitle += ' (<a href="#words">what the words mean</a>)'
@@ -232,7 +234,7 @@ def _dots(group: Frame) -> str:
     content = (
         f'<svg viewBox="0 0 {width} {y + 12}" role="img" aria-label="{label}">{grid}{marks}</svg>'
     )
-    return _picture("dots", "Accuracy in %:", colors, content)
+    return _picture("dots", "Accuracy in %, matched in the other factors:", colors, content)
 
 
 def _dot_rows(group: Frame) -> Iterator[tuple[str, str, float, float]]:

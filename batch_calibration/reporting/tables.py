@@ -5,6 +5,7 @@ from itertools import chain
 
 import numpy as np
 
+from batch_calibration.methods import METHODS
 from batch_calibration.methods.table import SHELF
 from batch_calibration.metrics import Estimate, deviation, over_tasks
 from batch_calibration.metrics.intervals import change_of_deviation, over_units
@@ -31,8 +32,8 @@ OVERVIEW_UNIT = "accuracy in %, gain in points"
 OF_ROW = "± is the standard deviation over the contexts of a row (n - 1)."
 SPREAD_NOTE = (
     "Standard deviation of accuracy along one factor while all others are held, in points, mean "
-    "over their combinations. 'bc - icl' has a 95 % interval over levels and rows; below 0 the "
-    "choice matters less after the correction."
+    "over their combinations. 'bc - icl', from three levels on, has a 95 % interval over levels "
+    "and rows; below 0 the choice matters less after the correction."
 )
 
 
@@ -103,9 +104,9 @@ def gain_cells(group: Frame, method: str) -> tuple[str, str]:
     )
 
 
-def by_factor(group: Frame, name: str) -> Cells:
+def by_factor(group: Frame, name: str, methods: Sequence[str]) -> Cells:
     """Makes a row for each level of a factor, with the gain of bc."""
-    rows = pivot(group, [name], shown_methods(group))
+    rows = pivot(group, [name], methods)
     if group.has_references:
         rows[0].append(f"gain of {CORRECTED}")
         for row, part in zip(rows[1:], group.by(name).values(), strict=True):
@@ -145,6 +146,7 @@ def overview(group: Frame) -> Cells:
 def spread(group: Frame, methods: Sequence[str]) -> Cells:
     """Makes a row for each factor: how far accuracy moves along it while the others are held."""
     rows: Cells = [["factor", "levels", *methods]]
+    changes = list[Estimate | None]()
     for name in group.varying:
         matched = group.matched(name).frame
         held = [other for other in matched.varying if other != name]
@@ -157,12 +159,12 @@ def spread(group: Frame, methods: Sequence[str]) -> Cells:
             deviations = [100 * deviation(part.values(method)) for part in parts if is_known]
             means.append(f"{np.mean(deviations):.1f}" if deviations else "-")
         rows.append([factor_name(name), str(len(matched.levels(name))), *map(NumberCell, means)])
-        if group.has_references and name != "task":
-            rows[-1].append(cells.gain_cell(_change(parts)))
-        elif group.has_references:
-            rows[-1].append("")
-    if group.has_references:
+        is_compared = group.has_references and name != "task"
+        changes.append(_change(parts) if is_compared else None)
+    if any(changes):
         rows[0].append("bc - icl")
+        for row, change in zip(rows[1:], changes, strict=True):
+            row.append(cells.gain_cell(change))
     return rows if len(rows) > 1 else []
 
 
@@ -259,7 +261,9 @@ def match_note(group: Frame, name: str, kept: Frame) -> str:
 
 def of_study(section: str, group: Frame) -> Iterator[Table]:
     """Makes the tables of a study, the first for its headline."""
-    board, shelf = group.board, shown_methods(group)
+    board = group.board
+    # The ensemble is one answer from all levels.
+    shelf = [name for name in shown_methods(group) if not METHODS[name].averages]
 
     def table(
         part: Frame, kind: str, heading: str, rows: Cells, note: str = "", **more: object
@@ -281,7 +285,7 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
     for name in group.varying:
         if name != "task" and len(group.levels(name)) <= MAX_LEVELS:
             matched, number = group.matched(name).frame, NUMBERS.get(name, "")
-            rows = by_factor(matched, name)
+            rows = by_factor(matched, name, shelf)
             note = " ".join(filter(None, (match_note(group, name, matched), OF_ROW)))
             heading = f"By {factor_name(name)}"
             kind = f"by-{factor_name(name)}".replace(" ", "-")

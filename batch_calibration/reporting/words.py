@@ -22,7 +22,7 @@ from batch_calibration.metrics import Estimate, gain_of, over_tasks
 from batch_calibration.reporting.cells import Best, Cells, count_signs, gain_cell
 from batch_calibration.reporting.frame import BASELINE, Frame
 
-ADVICE = "advice.json"
+ADVICE, CORRECTED_SCORES = "advice.json", "corrected.jsonl"
 LEAVE_THEM = "leave the scores as they are"
 ENSEMBLE = "ensemble"
 """The method that gives each row one answer from all contexts."""
@@ -191,14 +191,16 @@ def advice_line(card: Card, source: str = "", *, is_only: bool = True) -> str:
     verdicts = card.verdicts
     source = source or ("scores" if len(verdicts) == 1 else "contexts")
     each = f"`{call('recommend', source, {'output': ADVICE})}`"
-    each += f" and `{call('calibrate', source, {'advice': ADVICE})}`: {{}}"
+    several = {"output": CORRECTED_SCORES} if len(verdicts) > 1 else {}
+    each += f" and `{call('calibrate', source, {'advice': ADVICE, **several})}`: {{}}"
     actions = list[str]()
     for gains_of in answers_of(verdicts).values():
         chosen = [_answer(verdict, gains_of) for verdict in verdicts]
         keys = [keys_of(advice) for advice in chosen]
         action = each.format(count_recommended(chosen))
         if all(of_context == keys[0] for of_context in keys) and keys[0] is not None and is_only:
-            action = f"`{call('calibrate', source, keys[0])}`" if keys[0] else LEAVE_THEM
+            command = call("calibrate", source, {**keys[0], **several})
+            action = f"`{command}`" if keys[0] else LEAVE_THEM
         if not any(_turns(verdict, gains_of) for verdict in verdicts):
             action = f"{LEAVE_THEM}, as no answer changes" if keys[0] else LEAVE_THEM
         gain = measured_gain(verdicts, gains_of)
@@ -280,7 +282,7 @@ LEAVE_IT = "leave it"
 def answers_of(verdicts: Sequence[Verdict]) -> Mapping[str, Gains]:
     """Maps the name of each answer to its gains; equal shares are first if there are two."""
     names = {verdict.advice.short for verdict in verdicts}
-    name = names.pop() if len(names) == 1 else "each context's own"
+    name = names.pop() if len(names) == 1 else "each context's own advice"
     if not any(verdict.advice.if_balanced for verdict in verdicts):
         return {name: RECOMMENDED}
     first = {verdict.advice.balanced.short for verdict in verdicts}
@@ -318,7 +320,7 @@ def _bias(verdicts: Sequence[Verdict]) -> str:
     towards = join_names(f"{label!r} in {count:,}" for label, count in counts)
     return (
         f"By {median:.2f} {unit} in the median context{means}, at most {by} ({strongest.name}); "
-        f"towards {towards}."
+        f"most often towards {towards}."
     )
 
 
@@ -368,8 +370,8 @@ def _safety(verdicts: Sequence[Verdict]) -> str:
             continue
         named = f" ({join_names(harmed)})" if 0 < len(harmed) <= MAX_LISTED else ""
         clauses.append(
-            f"with {method}, {len(harmed) or 'no'} of {len(signs):,} contexts "
-            f"{'lose' if len(harmed) > 1 else 'loses'} accuracy beyond noise{named}"
+            f"with {method}, {len(harmed):,} of {len(signs):,} contexts "
+            f"{'loses' if len(harmed) == 1 else 'lose'} accuracy beyond noise{named}"
         )
     return f"{'Yes' if is_safe else 'No'}: {'; '.join(clauses)}."
 

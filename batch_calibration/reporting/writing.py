@@ -5,15 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
-from batch_calibration.calibration.pooled_shares import FEWEST_CONTEXTS
 from batch_calibration.diagnosis.known_shares import BY_DESIGN, Known, know_shares
-from batch_calibration.diagnosis.recommend import LIKELY, TOGETHER, advise, implied_shares
+from batch_calibration.diagnosis.recommend import recommend_tables
 from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.files import csv_text, file_name, write_whole
 from batch_calibration.methods.options import counted_shares
-from batch_calibration.methods.run import holds_cosines
+from batch_calibration.methods.run import task_of
 from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import latex, markdown, show_cells
 from batch_calibration.reporting.frame import Frame
@@ -130,8 +127,7 @@ def write_report(
         The cards, and the remarks.
     """
     if verdicts is None:
-        loaded = [(record, results.load(record)) for record in results.records]
-        verdicts = {record.id: judge_record(record, table) for record, table in loaded if table}
+        verdicts = judge_records(results)
     cards = make_cards(results, verdicts)
     tables = frame.group_by(make_tables(results), lambda table: table.section)
     drawn: dict[str, list[str]] = {}
@@ -197,40 +193,32 @@ def name_page(records: Sequence[Record]) -> str:
     )
 
 
-def judge_record(record: Record, table: ScoreTable) -> Verdict:
-    """Judges the scores of a record, with the shares that its methods found.
+def judge_records(results: Results) -> dict[str, Verdict]:
+    """Judges the scores of records by the advice of `recommend`; contexts of a task are pooled."""
+    judged, tables = list[Record](), list[ScoreTable]()
+    for record in results.records:
+        if table := results.load(record):
+            test = table.blocks["test"]._replace(log_probs=record.scores_of(table))
+            tables.append(table._replace(blocks={**table.blocks, "test": test}))
+            judged.append(record)
+    known = list(map(_known_shares, judged, tables))
+    advised = recommend_tables(tables, [*map(task_of, tables)], known)
+    verdicts = {}
+    for record, table, advice in zip(judged, tables, advised, strict=True):
+        by_bc = frame.gains_of_rows(record)
+        verdict = judge_context("", record.context.task, advice, table, by_bc)
+        # A study's scores are no losses, and demonstrations may have wrong labels on purpose.
+        diagnosis = verdict.diagnosis._replace(doubt="")
+        verdicts[record.id] = verdict._replace(diagnosis=diagnosis, record=record.id)
+    return verdicts
 
-    If the methods did not run, or ran with options, the shares are estimated from the context.
-    """
-    context = record.context
-    scores = record.scores_of(table)
-    table = table._replace(
-        blocks={**table.blocks, "test": table.blocks["test"]._replace(log_probs=scores)}
-    )
-    known: Known | None = None
-    task = TASKS.get(context.task)
+
+def _known_shares(record: Record, table: ScoreTable) -> Known | None:
+    """Returns the shares of the training file if methods matched them, or those of a design."""
     if any(found.options.get("target_prior") == "train" for found in record.methods.values()):
-        known = know_shares(counted_shares(table.context[TRAIN_LABELS]))
+        return know_shares(counted_shares(table.context[TRAIN_LABELS]))
+    task = TASKS.get(record.context.task)
     # Tables of earlier versions do not contain it.
-    elif table.context.get(BALANCED) is True or (task and task.balanced and not task.is_image):
-        known = BY_DESIGN
-    results = [record.methods.get(name) for name in (LIKELY, TOGETHER)]
-    are_usual = not any(result.options for result in results if result)
-    alone, pooled = ((are_usual and result and result.bias) or None for result in results)
-    # Contexts of a task with fewer than three are corrected separately.
-    is_pooled = pooled is not None and pooled != alone
-    bias, shares = pooled if is_pooled else alone, None
-    if bias is not None and known is None:
-        shares = implied_shares(scores, np.asarray(bias, np.float32))
-    contexts = FEWEST_CONTEXTS if is_pooled else 1
-    advice = advise(
-        scores, table.label_names, known, shares=shares, contexts=contexts,
-        # It is skipped if the contexts are not known to have the same rows.
-        same_rows="ensemble" in record.methods, cosines=holds_cosines(table),
-        is_labeled=bool((table.blocks["test"].labels >= 0).any()),
-    )  # fmt: skip
-    name = frame.context_title(context.task, context.seed)
-    by_bc = frame.gains_of_rows(record)
-    verdict = judge_context(name, context.task, advice, table, by_bc)
-    # A study's scores are no losses, and flipped demonstrations turn the answers round.
-    return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""), record=record.id)
+    is_balanced = table.context.get(BALANCED) is True
+    is_balanced |= bool(task and task.balanced and not task.is_image)
+    return BY_DESIGN if is_balanced else None

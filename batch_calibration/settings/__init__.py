@@ -78,7 +78,7 @@ class Key(NamedTuple):
         """Converts a setting to its type.
 
         Unambiguous values of other types are accepted: a word for a tuple of one, words with commas
-        or a list for a tuple, an integer for a float.
+        or a list for a tuple, an integer for a float or a name.
 
         Raises:
             InputError: The type is wrong, the choice is unknown, or the number is too small.
@@ -90,8 +90,8 @@ class Key(NamedTuple):
             return str(setting)
         if self.is_tuple:
             return self._check_tuple(setting)
-        if self.kind is float and type(setting) is int:  # bool is excluded
-            setting = float(setting)
+        if self.kind in (float, str) and type(setting) is int:  # bool is excluded
+            setting = self.kind(setting)
         # type, not isinstance, because True would count as the number 1.
         if type(setting) is not self.kind:
             raise InputError(key=self.name, expected=TYPE_NAMES[self.kind], got=repr(setting))

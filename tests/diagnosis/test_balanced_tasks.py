@@ -11,7 +11,8 @@ from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.studies import make_report, score, show_calibration
 from batch_calibration.diagnosis.known_shares import know_shares
 from batch_calibration.diagnosis.verdicts import judge_context
-from batch_calibration.reporting.writing import judge_record
+from batch_calibration.reporting.items import Results
+from batch_calibration.reporting.writing import judge_records
 from batch_calibration.scores import ScoreTable, context_id, make_block
 from batch_calibration.scoring.data.images import find_images, read_images
 from batch_calibration.scoring.data.task_file import read_task_file
@@ -68,9 +69,10 @@ def test_tables_of_earlier_versions_stay_as_they_are_and_so_do_their_records(wor
     assert files == {path: path.read_bytes() for path in tmp_path.glob("scores/*")}
     assert len(store.records()) == len(records) == 2
     # The task says what the table does not.
-    by_name = {record.context.task: record for record in records}
+    by_name = {record.context.task: record.id for record in records}
+    verdicts = judge_records(Results(records, store.table_of))
     for name, source in (("sst2", "equal"), ("cb", "estimated")):
-        advice = judge_record(by_name[name], by_task(tmp_path)[name]).advice
+        advice = verdicts[by_name[name]].advice
         assert advice.source in (source, "")
         assert (advice.if_balanced is None) == (name == "sst2")
 

@@ -4,14 +4,15 @@ import csv
 import io
 import re
 from base64 import b64decode
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 from browser import browser, requests, set_scheme, set_width
 
-from batch_calibration.diagnosis.recommend import LIKELY, TOGETHER, likely_bias
+from batch_calibration.diagnosis.known_shares import BY_DESIGN
+from batch_calibration.diagnosis.recommend import recommend_tables
+from batch_calibration.methods.run import task_of
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import palette, writing
 from batch_calibration.reporting.cells import Sums, estimate_cell, mark_best
@@ -19,7 +20,8 @@ from batch_calibration.reporting.frame import level_title
 from batch_calibration.reporting.items import Results, Table
 from batch_calibration.reporting.page import make_page, table_html
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.studies import Result, Store, calibrate_store, runs
+from batch_calibration.scoring import tasks
+from batch_calibration.studies import Store, calibrate_store, runs
 
 TASKS = ("rte", "sst2", "cb", "copa", "wic", "boolq")
 METHODS = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
@@ -175,50 +177,14 @@ def test_the_dots_of_the_card_are_the_numbers_of_the_tables(page, results):
     assert found == expected and len(found) == 6 + 4 + 2 + 2
 
 
-def test_a_recorded_bias_is_used_where_the_method_ran_as_by_default(results):
-    record = results.records[0]
-    table = results.load(record)
-    learned = likely_bias(table.blocks["test"].log_probs)
-    other = tuple((learned + np.array([3.0, *np.zeros(len(learned) - 1)])).tolist())
-
-    def with_biases(**biases):
-        results = {name: Result({"accuracy": 0.5}, bias=bias) for name, bias in biases.items()}
-        return replace(record, methods=results)
-
-    own = tuple(learned.tolist())
-    odd = with_biases(**{LIKELY: other})
-    odd.methods[LIKELY].options["bias_scale"] = 2.0
-    for judged, source in [
-        (with_biases(**{LIKELY: own}), "estimated"),
-        (with_biases(**{LIKELY: own, TOGETHER: other}), "pooled"),
-        (odd, "estimated"),
-        # With nothing to pool both are one.
-        (with_biases(**{LIKELY: own, TOGETHER: own}), "estimated"),
-    ]:
-        verdict = writing.judge_record(judged, table)
-        assert verdict.advice.source == source
-        bias = np.float32(other if source == "pooled" else learned)
-        changed = (table.blocks["test"].log_probs - bias).argmax(axis=-1)
-        changed = np.flatnonzero(changed != table.blocks["test"].log_probs.argmax(axis=-1))
-        np.testing.assert_array_equal(verdict.diagnosis.changed, changed)
-        # One answer where the contexts that were pooled are known to have the same rows.
-        averaged = replace(
-            judged, methods={**judged.methods, "ensemble": Result({"accuracy": 0.5})}
-        )
-        of_same_rows = writing.judge_record(averaged, table).advice
-        assert verdict.advice.balanced.short == "equal shares"
-        assert (of_same_rows.if_balanced is None) == (source == "pooled")
-
-
-def test_a_verdict_is_the_same_with_a_known_bias(results):
-    record = results.records[0]
-    table = results.load(record)
-    learned = likely_bias(table.blocks["test"].log_probs)
-    result = Result({"accuracy": 0.5}, bias=tuple(learned.tolist()))
-    recorded = replace(record, methods={LIKELY: result})
-    verdicts = [writing.judge_record(judged, table) for judged in (record, recorded)]
-    assert len({verdict.advice.expected for verdict in verdicts}) == 1
-    assert len({tuple(verdict.diagnosis.changed) for verdict in verdicts}) == 1
+def test_a_page_advises_what_recommend_advises(results):
+    tables = [results.load(record) for record in results.records]
+    known = [BY_DESIGN if tasks.TASKS[table.context["task"]].balanced else None for table in tables]
+    advised = recommend_tables(tables, [*map(task_of, tables)], known)
+    verdicts = writing.judge_records(results)
+    for record, advice in zip(results.records, advised, strict=True):
+        assert verdicts[record.id].advice.source == advice.source
+        assert verdicts[record.id].advice.shares == advice.shares
 
 
 def test_nothing_is_asked_for_and_nothing_fails(driver):

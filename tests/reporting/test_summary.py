@@ -86,7 +86,7 @@ def card_of(*contexts):
     by_id = {table.id: table for table in found}
     records = run_calibration(found, ["icl", "bc", "ensemble"])
     results = Results(records, lambda one: by_id[one.id])
-    verdicts = {one.id: writing.judge_record(one, by_id[one.id]) for one in records}
+    verdicts = writing.judge_records(results)
     (card,) = writing.make_cards(results, verdicts).values()
     return card
 
