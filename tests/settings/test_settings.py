@@ -36,6 +36,7 @@ def test_a_key_changes_its_part_alone():
 @pytest.mark.parametrize(
     ("key", "value", "means"),
     [
+        ("template", 2, "2"),
         ("tasks", "sst2", ("sst2",)),
         ("tasks", "sst2,mnli", ("sst2", "mnli")),
         ("tasks", "(sst2, 'mnli')", ("sst2", "mnli")),
