@@ -125,9 +125,8 @@ def gains(group: Frame) -> Cells:
     for task, part in group.tasks.items():
         own = [gain_cells(part, method)[0] for method in methods]
         rows.append([frame.task_title(task), cells.rows_cell(part.records), *own])
-    pairs = [gain_cells(group, method) for method in methods]
-    rows.append(Sums(["average", "", *(gain for gain, _ in pairs)]))
-    return [*rows, Sums([cells.WINS, "", *(wins for _, wins in pairs)])]
+    _, means, wins = sum_rows(group, methods)
+    return [*rows, Sums(["average", *means[1:]]), wins]
 
 
 def overview(group: Frame) -> Cells:

@@ -25,7 +25,6 @@ from batch_calibration.reporting.page import (
 from batch_calibration.reporting.tables import context_table, make_tables
 from batch_calibration.reporting.words import Card
 from batch_calibration.scores import BALANCED, TRAIN_LABELS, ScoreTable
-from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record, Run
 
 WITHOUT_FIGURES = (
@@ -217,8 +216,4 @@ def _known_shares(record: Record, table: ScoreTable) -> Known | None:
     """Returns the shares of the training file if methods matched them, or those of a design."""
     if any(found.options.get("target_prior") == "train" for found in record.methods.values()):
         return know_shares(counted_shares(table.context[TRAIN_LABELS]))
-    task = TASKS.get(record.context.task)
-    # Tables of earlier versions do not contain it.
-    is_balanced = table.context.get(BALANCED) is True
-    is_balanced |= bool(task and task.balanced and not task.is_image)
-    return BY_DESIGN if is_balanced else None
+    return BY_DESIGN if table.context.get(BALANCED) is True else None

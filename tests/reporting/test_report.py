@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from browser import browser, requests, set_scheme, set_width
 
-from batch_calibration.diagnosis.known_shares import BY_DESIGN
 from batch_calibration.diagnosis.recommend import recommend_tables
 from batch_calibration.methods.run import task_of
 from batch_calibration.metrics import Estimate
@@ -20,7 +19,6 @@ from batch_calibration.reporting.frame import level_title
 from batch_calibration.reporting.items import Results, Table
 from batch_calibration.reporting.page import make_page, table_html
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.scoring import tasks
 from batch_calibration.studies import Store, calibrate_store, runs
 
 TASKS = ("rte", "sst2", "cb", "copa", "wic", "boolq")
@@ -179,8 +177,7 @@ def test_the_dots_of_the_card_are_the_numbers_of_the_tables(page, results):
 
 def test_a_page_advises_what_recommend_advises(results):
     tables = [results.load(record) for record in results.records]
-    known = [BY_DESIGN if tasks.TASKS[table.context["task"]].balanced else None for table in tables]
-    advised = recommend_tables(tables, [*map(task_of, tables)], known)
+    advised = recommend_tables(tables, [*map(task_of, tables)])
     verdicts = writing.judge_records(results)
     for record, advice in zip(results.records, advised, strict=True):
         assert verdicts[record.id].advice.source == advice.source
