@@ -71,11 +71,9 @@ READS = (
 
 def typed_source(args: Namespace) -> str:
     """Returns the files and their reading as they are typed: "scores.csv --gold=label"."""
-    given = {name: getattr(args, name) for name in READS}
-    if not given["cosines"]:
-        del given["cosines"]
-    typed = [guard.flag(name, value) for name, value in given.items() if value not in (None, "")]
-    return shlex.join([*args.files, *(flag for flag in typed if flag != "--no-gold-as-is")])
+    given = [(name, getattr(args, name)) for name in READS]
+    typed = [guard.flag(name, v) for name, v in given if v or (name == "from_probs" and v is False)]
+    return shlex.join([*args.files, *typed])
 
 
 def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreTable]]:

@@ -372,6 +372,8 @@ def word_of(name: str, level: str) -> str:
     """
     if name == "shots" and level.isdigit():
         return f"{level}-shot"
+    if name == "split":
+        return level.replace(" (", " split (") if " (" in level else f"{level} split"
     if name in ("task", "model"):
         return level_title(name, level)
     named = factor_name(name)

@@ -90,7 +90,7 @@ class Study(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The levels of the fixed factors: "mini", "split validation"."""
+        """The levels of the fixed factors: "mini", "validation split"."""
         return [frame.word_of(name, level) for name, level in self.fixed]
 
     @property

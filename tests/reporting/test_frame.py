@@ -40,8 +40,8 @@ def test_contexts_are_named_by_the_factors_in_which_they_differ():
     # A template that is not mentioned is the task's own.
     assert names([record(), record(template=2)]) == ["own template", "template 2"]
     assert Frame(templates).scope == "2 tasks × 2 templates × 2 shots"
-    assert Frame(templates).heading == "m, split validation"
-    assert names([record("sst2")]) == ["m, SST-2, 0-shot, split validation"]
+    assert Frame(templates).heading == "m, validation split"
+    assert names([record("sst2")]) == ["m, SST-2, 0-shot, validation split"]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_heading_has_only_levels_that_all_contexts_share():
     apart = Frame([record("sst2", shots=0, limit=50), record("rte", shots=4, split="test")])
     assert apart.varying == ["task"] and apart.heading == "m"
     proxy = Frame([record(split="validation", served="validation_proxy", limit=50)])
-    assert proxy.heading == "m, RTE, 0-shot, split validation (validation_proxy), 50 rows"
+    assert proxy.heading == "m, RTE, 0-shot, validation split (validation_proxy), 50 rows"
     explicit = {"options": {"selection": "explicit"}}
     ids = [("sst2/train/0", "sst2/train/1"), ("sst2/train/0", "sst2/train/2")]
     two = [record(demonstrations=rows, **explicit) for rows in ids]

@@ -157,7 +157,7 @@ def test_a_stand_in_split_is_named_in_the_table(score, program, tmp_path):
     score(task="qqp")
     program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     stdout = program("tables", f"--workdir={tmp_path / 'w'}").stdout
-    assert "QQP, 0-shot, split validation (validation_proxy)" in " ".join(stdout.split())
+    assert "QQP, 0-shot, validation split (validation_proxy)" in " ".join(stdout.split())
 
 
 def workdir_of(tmp_path, *tasks):
