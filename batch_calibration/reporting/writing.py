@@ -140,9 +140,8 @@ def write_report(
     sections = []
     for name, card in cards.items():
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
-        shown = [*tables.get(name, ()), *chain.from_iterable(map(context_tables, few))]
-        if len(card.verdicts) > 1:
-            shown.insert(0, context_table(name, card))
+        each = [context_table(name, card)] if len(card.verdicts) > 1 else []
+        shown = [*tables.get(name, ()), *each, *chain.from_iterable(map(context_tables, few))]
         sections.append(Section(card.heading, shown, drawn.get(name, ()), card.verdicts))
     last_run = max((run.began for run in runs or ()), default="")
     title, date = title or name_page(results.records), date or last_run[:10]

@@ -281,7 +281,7 @@ def test_a_table_is_saved_as_it_stands(driver):
             file.text().then((text) => saved.push(text));
             return make(file);
         };
-        document.querySelector('#s0-t0 a.csv').click()""")
+        document.querySelector('.table[data-file=m-verdicts] + a.csv').click()""")
     (text,) = wait(driver, "return saved.length && saved")
     head, *rows = csv.reader(io.StringIO(text))
     assert head[:3] == ["context", "gain", "before"] and "rows" in head and len(rows) == 28
