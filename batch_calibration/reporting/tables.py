@@ -97,11 +97,8 @@ def gain_cells(group: Frame, method: str) -> tuple[str, str]:
     """Formats the mean gain over tasks and the tasks won and lost; empty if it is not known."""
     if method not in group.compared:
         return "", ""
-    gains = group.gains(method)
-    is_changed = group.changes(method)
-    return cells.gain_cell(group.gain(method), is_changed=is_changed), cells.wins_cell(
-        gains.values()
-    )
+    mean = cells.gain_cell(group.gain(method), is_changed=group.changes(method))
+    return mean, cells.wins_cell(group.gains(method).values())
 
 
 def by_factor(group: Frame, name: str, methods: Sequence[str]) -> Cells:
@@ -285,7 +282,8 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
         if name != "task" and len(group.levels(name)) <= MAX_LEVELS:
             matched, number = group.matched(name).frame, NUMBERS.get(name, "")
             rows = by_factor(matched, name, shelf)
-            note = " ".join(filter(None, (match_note(group, name, matched), OF_ROW)))
+            of_gains = gain_note(matched) if matched.has_references else ""
+            note = " ".join(filter(None, (match_note(group, name, matched), OF_ROW, of_gains)))
             heading = f"By {factor_name(name)}"
             kind = f"by-{factor_name(name)}".replace(" ", "-")
             yield table(matched, kind, heading, rows, note, keys=2, number=number)
