@@ -50,9 +50,11 @@ class Card(NamedTuple):
 
     @property
     def board(self) -> list[Verdict]:
-        """The verdicts on the contexts of the headline."""
+        """The verdicts on the contexts of the headline, with right labels if some are known."""
         ids = {record.id for record in self.frame.board.records}
-        return [verdict for verdict in self.verdicts if verdict.record in ids]
+        chosen = [verdict for verdict in self.verdicts if verdict.record in ids]
+        labeled = [verdict for verdict in chosen if verdict.by_bc is not None]
+        return labeled or chosen or [*self.verdicts]
 
 
 def join_names(names: Iterable[str]) -> str:
