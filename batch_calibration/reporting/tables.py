@@ -270,7 +270,8 @@ def of_study(section: str, group: Frame) -> Iterator[Table]:
         return Table(section, slug, f"{heading}: {part.heading}", rows, note, **more)  # type: ignore[arg-type]
 
     if board.compared:
-        yield table(board, "methods", "Each method", overview(board), unit=OVERVIEW_UNIT)
+        note = f"{cells.rows_cell(board.records)} test rows." if len(board) == 1 else ""
+        yield table(board, "methods", "Each method", overview(board), note, unit=OVERVIEW_UNIT)
     is_alone = len(group) == 1 and not board.compared
     if is_alone or "task" in group.varying:
         note = " ".join(filter(None, (task_note(board), match_note(group, "task", board))))

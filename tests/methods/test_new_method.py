@@ -79,9 +79,9 @@ def test_every_figure_draws_it(workdir, tmp_path):
     results = Results(workdir.records(), workdir.table_of)
     drawn = {d.slug.removeprefix("m-"): d for d in writing.make_figures(results)}
     assert two_labels.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "pc_raw", "toy")
-    panels = drawn["boundaries"].draw().figure.axes
-    titles = [axes.get_title(loc="left").split("\n")[-1] for axes in panels[:7]]
-    assert [title.split(":")[0] for title in titles] == [*two_labels.drawn_methods()]
+    (legend,) = drawn["boundaries"].draw().figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names[: len(two_labels.drawn_methods())] == [*two_labels.drawn_methods()]
     text_of = {}
     for name, drawing in drawn.items():
         panels = drawing.draw().figure.axes

