@@ -88,7 +88,7 @@ def by_shots(section: str, group: Frame) -> Curves | None:
     is_paper = not any(name in group.varying for name in LABELS)
     heading, number = f"Shots: {group.heading}", "Figure 6" * is_paper
     note = notes_of(group, _mixed(group, "shots"))
-    curves = Curves(f"{section}-shots", heading, "shots", tasks, note, number=number)
+    curves = Curves(f"{section}-shots", heading, "shots per class", tasks, note, number=number)
     return curves if tasks else None
 
 

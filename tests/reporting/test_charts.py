@@ -132,7 +132,7 @@ def test_a_page_has_each_figure_as_text_in_its_own_colors(drawn):
 MARKS = """
 forest: far: +90.0 [+20.0, +95.0]
 estimates: icl: 1.0 %
-curves: bc, 4, shots:\x20
+curves: bc, 4, shots per class:\x20
 preferences: negative, predicted:\x20
 planes: bc:\x20
 strip: context\x20
