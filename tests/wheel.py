@@ -65,6 +65,14 @@ def main() -> None:
         os.chdir(folder)
         Path("scores.csv").write_text(SCORES)
         program = folder / "v" / "bin" / "batch-calibration"
+        stdout = run(program, "demo")
+        assert "Accuracy moves from 68.5" in stdout, stdout
+        for command in (
+            "calibrate demo.csv",
+            "compare demo.csv --gold=label",
+            "judge demo_judge.jsonl",
+        ):
+            run(program, *command.split())
         stdout = run(program, "calibrate", "scores.csv", "--gold=gold", "--output=corrected.csv")
         assert "Accuracy moves from 50.0" in stdout, stdout
         assert Path("corrected.csv").read_text().startswith("row,no,yes,prediction,gold\n")

@@ -1,14 +1,12 @@
 """Runs the commands on studies, for `batch-calibration score` and `python -m experiments.score`."""
 
-import json
 import shlex
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from batch_calibration import studies
 from batch_calibration.cli import launchers, machine
@@ -24,10 +22,8 @@ if TYPE_CHECKING:
     from batch_calibration.studies.workers import Launcher, SweepReport
 
 Say = Callable[[str], None]
-DEMO_ROWS = 200
-SCORES, LOG = "demo.csv", "demo_samples.jsonl"
+DEMO = Path(__file__).parent / "demo"  # written by experiments/evidence/demo_files.py
 FORMATS = ("png", "pdf", "svg")  # of figures
-PROMPTS, JUDGE = "demo_prompts.csv", "demo_judge.jsonl"
 FIRST = ("diagnose demo.csv --gold=label", "recommend demo.csv --gold=label")
 """Commands that the demo runs."""
 NEXT = (
@@ -211,9 +207,8 @@ def run_demo(args: Namespace) -> None:
     """
     from batch_calibration import cli
 
-    began, folder = time.monotonic(), Path(args.output)
-    files = make_demo()
-    seconds = time.monotonic() - began
+    folder = Path(args.output)
+    files = {path.name: path.read_bytes() for path in sorted(DEMO.iterdir())}
     for name, content in files.items():
         path = folder / name
         if path.exists() and path.read_bytes() != content:
@@ -222,11 +217,11 @@ def run_demo(args: Namespace) -> None:
     for name, content in files.items():
         write_whole(folder / name, content)
     print(
-        f"{folder / SCORES}: {DEMO_ROWS} generated rows (does one sentence follow from another?), "
-        f"scored by the embedded model in {seconds:.1f} s\n"
-        f"{folder / LOG}: the same scores as a log of lm-evaluation-harness\n"
-        f"{folder / PROMPTS}: the prompts, for ask\n"
-        f"{folder / JUDGE}: random judgments of a pairwise judge, for judge"
+        f"{folder / 'demo.csv'}: 200 generated rows (does one sentence follow from another?), "
+        "scored by the embedded model\n"
+        f"{folder / 'demo_samples.jsonl'}: the same scores as a log of lm-evaluation-harness\n"
+        f"{folder / 'demo_prompts.csv'}: the prompts, for ask\n"
+        f"{folder / 'demo_judge.jsonl'}: random judgments of a pairwise judge, for judge"
     )
     for command in FIRST:
         print(f"\n$ batch-calibration {(command := _in_folder(folder, command))}", flush=True)
@@ -240,51 +235,6 @@ def _in_folder(folder: Path, command: str) -> str:
     """Adds a folder to the file names of a command."""
     start = "" if folder == Path() else f"{shlex.quote(str(folder))}/"
     return command.replace("demo", f"{start}demo")
-
-
-def make_demo() -> dict[str, bytes]:
-    """Returns the name and content of each file of the demo; the contents are deterministic.
-
-    Raises:
-        ModuleNotFoundError: flax, of the extra "experiments", is not installed.
-    """
-    import numpy as np
-
-    from batch_calibration.arrays.numbers import usual_jax
-    from batch_calibration.settings import Settings
-    from batch_calibration.studies.loading import load_scorer
-    from batch_calibration.studies.scoring import render_contexts
-
-    rows = {"tasks": "mnli", "limit": DEMO_ROWS, "limit_rows": "first"}
-    settings = Settings.of(model="mini", data="mini", shots=0, methods="icl,bc", **rows)
-    (context,) = render_contexts(settings, tuple(settings.grid()))
-    test = context.blocks["test"]
-    texts = list(cast(Sequence[str], test.inputs))
-    answer = usual_jax(load_scorer(settings).score)(texts, context.label_texts)
-    forms = [form for form, *_ in context.label_texts]
-    words = [form.strip() for form in forms]
-    table, prompts, log = [["id", *words, "label"]], [["id", "prompt", "label"]], list[str]()
-    for row, (text, label) in enumerate(zip(texts, test.labels, strict=True)):
-        scores = [f"{score:.4f}" for score in answer.log_probs[row].tolist()]
-        table.append([str(row), *scores, words[label]])
-        prompts.append([str(row), text, words[label]])
-        sample: dict[str, object] = {"doc_id": row, "doc": {"text": text}, "target": str(label)}
-        sample["arguments"] = [[text, form] for form in forms]
-        sample["resps"] = [[[float(score), False]] for score in scores]
-        sample["filtered_resps"] = [[float(score), False] for score in scores]
-        sample["acc"] = float(answer.log_probs[row].argmax() == label)
-        log.append(json.dumps(sample))
-    # The judge prefers the answer shown first by 0.8 nats, on average.
-    random, judged = np.random.default_rng(0), list[str]()
-    for number in range(2 * DEMO_ROWS):
-        is_first, worth = bool(random.integers(2)), float(random.normal(0.3 * (number % 2), 1.5))
-        log_odds = 0.8 + (worth if is_first else -worth)
-        pair = {"candidate": "ab"[number % 2], "question": number // 2}
-        pair |= {"candidate_first": is_first, "log_odds_first": round(log_odds, 3)}
-        judged.append(json.dumps(pair))
-    contents = {SCORES: studies.csv_text(table), PROMPTS: studies.csv_text(prompts)}
-    contents |= {LOG: "\n".join([*log, ""]), JUDGE: "\n".join([*judged, ""])}
-    return {name: content.encode() for name, content in contents.items()}
 
 
 def _score(args: Namespace) -> None:
