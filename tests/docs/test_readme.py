@@ -70,22 +70,30 @@ def test_pages_print_what_their_comments_say(page, capsys, tmp_path, monkeypatch
     assert lines == expected or not expected
 
 
-def test_the_ways_in_run_in_their_order(tmp_path, monkeypatch, capsys):
-    """The console lines of README.md; lines of the plugins run in `make reference`."""
+def test_the_commands_of_the_table_run_in_their_order(tmp_path, monkeypatch, capsys):
+    """Lines of the plugins run in `make reference`, and the examples in tests/programs."""
     monkeypatch.chdir(tmp_path)
-    section = README.split("## Ways in\n")[1].split("```")[1]
-    lines = [shlex.split(line, comments=True) for line in section.strip().splitlines()]
-    commands = " ".join(line[1] for line in lines if line[0] == "batch-calibration")
-    assert commands == "demo diagnose recommend report judge ask score lm-eval"
-    assert {line[0] for line in lines} == {"batch-calibration", "inspect"}
+    section = README.split("## You have this: type this\n\n")[1].split("\n\n")[0]
+    typed = [line.split("|")[2].strip("`") for line in section.splitlines()[2:]]
+    lines = [shlex.split(line) for line in ["batch-calibration demo", *typed]]
+    programs = " ".join(line[1] for line in lines)
+    assert programs == "demo diagnose report judge ask score examples/own_method.py recommend"
     for program, *flags in lines:
-        if program == "batch-calibration" and flags[0] != "lm-eval":
+        if program == "batch-calibration":
             args = [_filled_in(flag, {"DIR": "mini"}) for flag in flags]
             cli.run([*args, "--limit=12", "--shots=1"] if args[0] == "score" else args)
     stdout = capsys.readouterr().out
     assert "Recommended:" in stdout and "rows scored" in stdout
     assert "nothing was sent or written" in stdout and not (tmp_path / "asked.csv").exists()
     assert (tmp_path / "report.html").exists() and list((tmp_path / "W" / "scores").iterdir())
+
+
+def test_the_answer_of_the_demo_is_printed_by_the_demo(tmp_path, capsys):
+    cli.run(["demo", f"--output={tmp_path}"])
+    printed = " ".join(capsys.readouterr().out.split())
+    answer = README.split("and answers:\n\n```\n")[1].split("```")[0]
+    for sentence in answer.splitlines():
+        assert sentence in printed
 
 
 def _filled_in(flag, stands_for):

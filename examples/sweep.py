@@ -1,9 +1,9 @@
-"""Runs a study in Python: shots x templates on the embedded suite, a DataFrame, one plot.
+"""Runs a study: shots x templates with a Flax model, a DataFrame of results, and one plot.
 
-    python docs/examples/study.py [WORKDIR]
+    python examples/sweep.py [WORKDIR]
 
-Each `# %%` begins a notebook cell. The model scores each context once; a second run finds all
-scores in the workdir and does not use the model.
+Needs `pip install '.[experiments]'`, pandas. Each context is scored once: a second run finds all
+scores in the workdir. `model` may be a folder of Hugging Face, and `data` a folder of your rows.
 """
 
 # %% The settings of all contexts. batch_calibration/settings/__init__.py explains each key.
@@ -46,9 +46,6 @@ with pd.option_context("display.precision", 1):
     print(means[["icl", "cc", "dc", "bc"]])
 
 # %% One plot.
-import matplotlib  # noqa: E402
-
-matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
 
 figure, axes = plt.subplots(1, len(templates), sharey=True, layout="constrained", figsize=(7, 3))
