@@ -62,8 +62,6 @@ def test_pages_print_what_their_comments_say(page, capsys, tmp_path, monkeypatch
     frame = write_files(tmp_path)
     (tmp_path / "page.py").write_text(program, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    if "http://" in program:  # no server is there to be asked
-        monkeypatch.setattr("batch_calibration.studies.run_scoring", _asks_a_server)
     with patch.dict(METHODS), patch.dict(IMPORTERS):
         runpy.run_path("page.py", {"frame": frame})
     lines = capsys.readouterr().out.splitlines()
@@ -92,10 +90,6 @@ def _filled_in(flag, stands_for):
     """A flag of the README with the value that one of its capital words stands for."""
     name, sign, value = flag.partition("=")
     return name + sign + stands_for.get(value, value)
-
-
-def _asks_a_server(settings, **_):
-    assert settings.model.scorer == "api"
 
 
 def test_every_method_is_in_the_table():
