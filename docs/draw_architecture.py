@@ -1,4 +1,4 @@
-"""Draws the imports between components into docs/architecture.md, from the code with `ast`.
+"""Draws the imports between components into docs/imports.mmd, from the code with `ast`.
 
 python docs/draw_architecture.py            # writes the diagram
 python docs/draw_architecture.py --check    # exits 1 if the file is out of date
@@ -15,11 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "architecture.md"
+DIAGRAM = ROOT / "docs" / "imports.mmd"
 PACKAGE = "batch_calibration"
 FACE = "batch_calibration (what a user imports)"
-BEGIN = "<!-- drawn by docs/draw_architecture.py: begin -->"
-END = "<!-- drawn by docs/draw_architecture.py: end -->"
 LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
@@ -84,7 +82,7 @@ def draw() -> str:
     placed = {component for layer in LAYERS.values() for component in layer}
     layers = LAYERS | {"in no layer yet": tuple(sorted(components - placed))}
     ids = {component: "face" if component == FACE else component for component in components}
-    lines = ["```mermaid", "flowchart TD"]
+    lines = ["%% Drawn by docs/draw_architecture.py.", "flowchart TD"]
     for number, (layer, members) in enumerate(layers.items()):
         present = [component for component in members if component in components]
         if present:
@@ -95,27 +93,22 @@ def draw() -> str:
         others = sorted(ids[other] for one, other in found if one == component)
         if others:
             lines.append(f"  {ids[component]} --> {' & '.join(others)}")
-    return "\n".join([*lines, "```"])
+    return "\n".join([*lines, ""])
 
 
 def main() -> None:
-    """Writes the diagram, or checks that the page has the current one."""
+    """Writes the diagram, or checks that the file has the current one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if out of date")
     check = parser.parse_args().check
-    text = PAGE.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        sys.exit(f"error: {PAGE}: expected the lines {BEGIN} and {END}; got none: add them.")
-    page = f"{before}{BEGIN}\n{draw()}\n{END}{after}"
-    if check and page != text:
-        sys.exit(
-            f"error: {PAGE.relative_to(ROOT)} does not show the current imports; run "
-            "python docs/draw_architecture.py and commit the page."
-        )
+    diagram = draw()
     if not check:
-        PAGE.write_text(page, encoding="utf-8")
+        DIAGRAM.write_text(diagram, encoding="utf-8")
+    elif not DIAGRAM.exists() or DIAGRAM.read_text(encoding="utf-8") != diagram:
+        sys.exit(
+            f"error: {DIAGRAM.relative_to(ROOT)} does not show the current imports; run "
+            "python docs/draw_architecture.py and commit the file."
+        )
 
 
 if __name__ == "__main__":

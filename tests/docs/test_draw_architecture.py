@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "draw_architecture.py"
 
 @pytest.fixture
 def drawing(tmp_path, monkeypatch):
-    """The script on a package of three components, and its page."""
+    """The script on a package of three components, and its file."""
     spec = importlib.util.spec_from_file_location("draw_architecture", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -22,12 +22,12 @@ def drawing(tmp_path, monkeypatch):
         "batch_calibration/attic/one.py": "def f():\n    import batch_calibration.api\n",
         "experiments/run.py": "from batch_calibration import attic, calibrate\n",
         "configs/base.py": "",
-        "docs/architecture.md": f"before\n{module.BEGIN}\nold\n{module.END}\nafter\n",
+        "docs/imports.mmd": "old",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(module, "ROOT", tmp_path)
-    monkeypatch.setattr(module, "PAGE", tmp_path / "docs" / "architecture.md")
+    monkeypatch.setattr(module, "DIAGRAM", tmp_path / "docs" / "imports.mmd")
     return module
 
 
@@ -47,14 +47,13 @@ def test_arrows_are_the_imports_and_every_component_is_drawn(drawing):
     assert '    experiments["experiments"]\n' in diagram and "experiments -->" not in diagram
 
 
-def test_the_page_is_written_and_checked(drawing, monkeypatch):
+def test_the_file_is_written_and_checked(drawing, monkeypatch):
     with pytest.raises(SystemExit, match="does not show the current imports; run python"):
         run(drawing, monkeypatch, "--check")
-    assert "old" in drawing.PAGE.read_text()
+    assert drawing.DIAGRAM.read_text() == "old"
     run(drawing, monkeypatch)
     run(drawing, monkeypatch, "--check")
-    page = drawing.PAGE.read_text()
-    assert page.startswith("before\n") and page.endswith("\nafter\n") and "old" not in page
-    drawing.PAGE.write_text("nothing")
-    with pytest.raises(SystemExit, match="got none: add them"):
+    assert drawing.DIAGRAM.read_text() == drawing.draw()
+    drawing.DIAGRAM.unlink()
+    with pytest.raises(SystemExit, match="does not show the current imports"):
         run(drawing, monkeypatch, "--check")

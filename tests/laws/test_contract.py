@@ -24,8 +24,8 @@ WHOLE_ROWS = (0.48, 0.32, 0.2)
 
 
 def method_of_a_page():
-    """The method that docs/extending.md writes as an example."""
-    page = (Path(__file__).resolve().parents[2] / "docs/extending.md").read_text()
+    """The method that docs/architecture.md writes as an example."""
+    page = (Path(__file__).resolve().parents[2] / "docs/architecture.md").read_text()
     (block,) = re.findall(r"## A method\n.*?```python\n(.*?)```", page, flags=re.DOTALL)
     before = dict(METHODS)
     try:
@@ -36,7 +36,7 @@ def method_of_a_page():
         METHODS.update(before)
 
 
-EXAMPLE = "the example of docs/extending.md"
+EXAMPLE = "the example of docs/architecture.md"
 TABLE = METHODS | {EXAMPLE: method_of_a_page()}
 # Every method with its defaults, and a line for each other choice of options.
 CONTRACT = {name: (name, {}) for name in TABLE} | {

@@ -1,10 +1,10 @@
-"""Writes docs/checkpoints.md: which checkpoints load, tried on shrunken ones with random weights.
+"""Writes a section of docs/your-checkpoint.md: which checkpoints load, tried on shrunken ones.
 
 PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py
 
-Each form has the `model_type` and the particular keys of a known checkpoint's config.json, its
-sizes made small. The network of transformers is saved, loaded here where there is a network of
-ours, and both score the same prompts; otherwise transformers scores them.
+Each form has random weights, small sizes, and the `model_type` and the particular keys of a known
+checkpoint's config.json. The network of transformers is saved, loaded here where there is a network
+of ours, and both score the same prompts; otherwise transformers scores them.
 """
 
 import json
@@ -28,7 +28,7 @@ from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
 from batch_calibration.scoring.transformers_lm import TransformersLM
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-checkpoint.md"
 FALCON = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4}
 FALCON |= {"max_position_embeddings": 256}
 UNGROUPED = FALCON | {"intermediate_size": 48}
@@ -41,11 +41,9 @@ TEXTS = [
     f"{''.join(CORPUS)[:120]}Review: {text}\nSentiment:" for text in ("slow", "fine", "so so é")
 ]
 LABELS = [" positive", " negative", " so"]
-HEAD = """# Which checkpoints load
-
-This page lists the known checkpoints that the package's own networks run, and the checkpoints that only transformers runs. The test builds each checkpoint from its `config.json`, with its particular keys, small sizes and random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}; `make reference` compares the scores). The test covers neither the checkpoints' tokenizers ([decision 11](decisions.md#11-token-ids-are-as-in-transformers-5)) nor the memory of their weights.
-
-Mixtures run each expert on the tokens that chose it. `--config.scorer=transformers` (`pip install 'batch-calibration[torch]'`) runs all checkpoints below. Only this scorer runs the second list, which includes BLOOM, Falcon, Command R and StableLM.
+BEGIN = "<!-- written by tests/reference/checkpoint_forms.py: begin -->\n"
+END = "<!-- written by tests/reference/checkpoint_forms.py: end -->\n"
+HEAD = """The networks here run the first list, and `--config.scorer=transformers` (`pip install 'batch-calibration[torch]'`) runs both. Each checkpoint was built from its `config.json` with small sizes and random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}). Neither the tokenizers ([decision 11](decisions.md#11-token-ids-are-as-in-transformers-5)) nor the memory of the weights were tried.
 """  # noqa: E501
 
 ALONE = "transformers alone"
@@ -93,7 +91,7 @@ def outcome(model_type: str, sizes: dict, keys: dict) -> str:
 
 
 def page() -> str:
-    """The whole page: under each outcome the model types, and the checkpoints of each."""
+    """Returns the page with a new section: under each outcome the model types and checkpoints."""
     outcomes: dict[str, dict[str, list[str]]] = {}
     for form in FORMS:
         sizes = BASES[form["base"]] | form["sizes"]
@@ -103,7 +101,8 @@ def page() -> str:
     for heading, by_type in outcomes.items():
         lines = [f"* `{kind}`: {', '.join(names)}" for kind, names in by_type.items()]
         text += "\n".join([f"\n**{heading}**\n", *lines, ""])
-    return text
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    return before + BEGIN + text + END + rest.partition(END)[2]
 
 
 if __name__ == "__main__":
