@@ -17,4 +17,5 @@ def on_page_markdown(markdown: str, page: object, **_: object) -> str:
     text = README.read_text(encoding="utf-8")
     text = re.sub(r"^\[!\[.*\n+", "", text, flags=re.M)
     text = text.replace("](docs/", "](")
+    text = re.sub(r"\[([^\]]+)\]\((examples/\w+\.py)\)", r"\1, `\2`", text)
     return re.sub(r"\[[^\]]+\]\(((?:CONTRIBUTING|CITATION)\.\w+)\)", r"`\1`", text)
