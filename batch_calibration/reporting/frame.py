@@ -173,12 +173,15 @@ class Frame:
 
     @property
     def scope(self) -> str:
-        """The numbers of levels of the varying factors: "2 tasks × 3 templates × 2 seeds"."""
+        """The numbers of levels of the varying factors: "2 tasks × shots 0, 1 × 2 seeds"."""
         counts = []
         for name in self.varying:
-            count = len(self.levels(name))
-            plural = factor_name(name)
-            counts.append(f"{count:,} {plural}{'' if plural.endswith('s') else 's'}")
+            levels, plural = self.levels(name), f"{factor_name(name).removesuffix('s')}s"
+            # "3 shots" would be three demonstrations.
+            is_number = name == "shots"
+            counts.append(
+                f"shots {', '.join(levels)}" if is_number else f"{len(levels):,} {plural}"
+            )
         return " × ".join(counts)
 
     def levels(self, name: str) -> list[str]:

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 TITLE = "Label-bias correction"
 FOLDER = Path(__file__).parent
 FIRST_METHODS = ("icl", "cc", "dc", "pc", "bc")  # of the first screen, the paper's
-MOVES = "How far accuracy moves along one factor while the others are held (SD, points):"
+MOVES = (
+    "Standard deviation of accuracy over the levels of a factor while the others are held, in "
+    "points (lower: this choice matters less):"
+)
 MAX_IN_TABLES = 3  # contexts of a study with tables of their labels among the others
 MAX_CONTEXTS_FULL = 20  # contexts with reasons and a table; with more, no context has them
 MAX_CONTEXTS = 200  # contexts that are described in words; with more, no context is

@@ -8,7 +8,7 @@ import numpy as np
 from batch_calibration.methods import METHODS
 from batch_calibration.methods.table import SHELF
 from batch_calibration.metrics import Estimate, deviation, over_tasks
-from batch_calibration.metrics.intervals import change_of_deviation, over_units
+from batch_calibration.metrics.intervals import MIN_PROMPTS, change_of_deviation, over_units
 from batch_calibration.reporting import cells, curves, frame
 from batch_calibration.reporting.cells import Cells, NumberCell, Sums
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, Frame, factor_name
@@ -32,8 +32,9 @@ OVERVIEW_UNIT = "accuracy in %, gain in points"
 OF_ROW = "± is the standard deviation over the contexts of a row (n - 1)."
 SPREAD_NOTE = (
     "Standard deviation of accuracy along one factor while all others are held, in points, mean "
-    "over their combinations. 'bc - icl', from three levels on, has a 95 % interval over levels "
-    "and rows; below 0 the choice matters less after the correction."
+    "over their combinations; combinations with fewer than three levels count only if no other has "
+    "more. 'bc - icl', from three levels on, has a 95 % interval over levels and rows; below 0 the "
+    "choice matters less after the correction."
 )
 
 
@@ -147,6 +148,8 @@ def spread(group: Frame, methods: Sequence[str]) -> Cells:
         matched = group.matched(name).frame
         held = [other for other in matched.varying if other != name]
         parts = [part for part in matched.by(*held).values() if len(part) > 1]
+        # The change needs enough levels, and rests on the parts that the deviations rest on.
+        parts = [part for part in parts if len(part) >= MIN_PROMPTS] or parts
         if not parts:
             continue
         means = []

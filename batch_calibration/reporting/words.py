@@ -19,7 +19,7 @@ from batch_calibration.diagnosis.verdicts import (
 from batch_calibration.errors import call
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, gain_of, over_tasks
-from batch_calibration.reporting.cells import Best, Cells, count_signs, gain_cell
+from batch_calibration.reporting.cells import MARK, Best, Cells, count_signs, gain_cell
 from batch_calibration.reporting.frame import BASELINE, Frame
 
 ADVICE, CORRECTED_SCORES = "advice.json", "corrected.jsonl"
@@ -86,7 +86,7 @@ def headline(card: Card) -> str:
     losing = f"{lost or 'none'} {'loses' if lost < 2 else 'lose'}"
     gained = f"{won or 'none'} {'gains' if won < 2 else 'gain'}"
     few = Counter(verdict.task for verdict in verdicts if verdict.gains is not None)
-    return f"{sentence}; {losing} and {gained} beyond noise." + (
+    return f"{sentence}; beyond noise, {gained} and {losing}." + (
         f" {TWO_DRAWS}" if few and max(few.values()) == 2 and _by_seed(card.frame) else ""
     )
 
@@ -130,6 +130,8 @@ def answer_cells(card: Card) -> Cells:
         cell = gain_cell(gain, is_changed=board.changes(ENSEMBLE))
         share = f"{100 * board.average(ENSEMBLE):.1f}"
         rows.append(["one answer from all prompts (ensemble)", share, cell])
+    if any(row[2].endswith(MARK) for row in rows):
+        rows[0][2] = f"gain ({MARK} beyond noise)"
     best = max(range(1, len(rows)), key=lambda place: float(rows[place][1]))
     rows[best][1] = Best(rows[best][1])
     return rows
@@ -142,10 +144,9 @@ def bias_line(card: Card) -> str:
     found = verdicts[0].diagnosis
     if len(verdicts) == 1 and found.rows < FEWEST_ROWS:
         return "Too few rows to judge the bias."
-    corrected = (
-        "" if round(100 * after) == round(100 * before) else f", {_percent(after)} corrected"
-    )
-    is_right = f"; it is right for {_percent(right[0])}" if right else ""
+    is_moved = round(100 * after) != round(100 * before)
+    corrected = f", with bc for {_percent(after)}" if is_moved else ""
+    is_right = f"; it is the right answer for {_percent(right[0])}" if right else ""
     if len(verdicts) == 1:
         name = found.label_names[int(found.predicted.argmax())]
         noise = "" if verdicts[0].is_biased else " No bias beyond noise."
@@ -153,8 +154,9 @@ def bias_line(card: Card) -> str:
         return f"{said}{corrected}{is_right}.{noise}"
     biased = sum(verdict.is_biased for verdict in verdicts)
     return (
-        f"A context's most frequent answer is given for {_percent(before)} of the rows{corrected}"
-        f"{is_right} (means). {biased:,} of {len(verdicts):,} contexts prefer a label beyond noise."
+        f"On average, a context's most frequent answer is given for {_percent(before)} of the rows"
+        f"{corrected}{is_right}. {biased:,} of {len(verdicts):,} contexts prefer a label beyond "
+        "noise."
     )
 
 
@@ -284,7 +286,7 @@ LEAVE_IT = "leave it"
 def answers_of(verdicts: Sequence[Verdict]) -> Mapping[str, Gains]:
     """Maps the name of each answer to its gains; equal shares are first if there are two."""
     names = {verdict.advice.short for verdict in verdicts}
-    name = names.pop() if len(names) == 1 else "each context's own advice"
+    name = names.pop() if len(names) == 1 else "shares for each context"
     if not any(verdict.advice.if_balanced for verdict in verdicts):
         return {name: RECOMMENDED}
     first = {verdict.advice.balanced.short for verdict in verdicts}

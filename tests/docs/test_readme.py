@@ -71,7 +71,7 @@ def test_pages_print_what_their_comments_say(page, capsys, tmp_path, monkeypatch
 def test_the_commands_of_the_table_run_in_their_order(tmp_path, monkeypatch, capsys):
     """Lines of the plugins run in `make reference`, and the examples in tests/programs."""
     monkeypatch.chdir(tmp_path)
-    section = README.split("## You have this: type this\n\n")[1].split("\n\n")[0]
+    section = README.split("## You have this: type this\n\n")[1].split("\n\n")[1]
     typed = [line.split("|")[2].strip("`") for line in section.splitlines()[2:]]
     lines = [shlex.split(line) for line in ["batch-calibration demo", *typed]]
     programs = " ".join(line[1] for line in lines)
@@ -89,7 +89,7 @@ def test_the_commands_of_the_table_run_in_their_order(tmp_path, monkeypatch, cap
 def test_the_answer_of_the_demo_is_printed_by_the_demo(tmp_path, capsys):
     cli.run(["demo", f"--output={tmp_path}"])
     printed = " ".join(capsys.readouterr().out.split())
-    answer = README.split("and answers:\n\n```\n")[1].split("```")[0]
+    answer = README.split("intervals:\n\n```\n")[1].split("```")[0]
     for sentence in answer.splitlines():
         assert sentence in printed
 

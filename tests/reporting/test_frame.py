@@ -39,7 +39,7 @@ def test_contexts_are_named_by_the_factors_in_which_they_differ():
     assert names(grid(template=[1], seed=[0, 1])) == ["seed 0", "seed 1"]
     # A template that is not mentioned is the task's own.
     assert names([record(), record(template=2)]) == ["own template", "template 2"]
-    assert Frame(templates).scope == "2 tasks × 2 templates × 2 shots"
+    assert Frame(templates).scope == "2 tasks × 2 templates × shots 0, 4"
     assert Frame(templates).heading == "m, validation split"
     assert names([record("sst2")]) == ["m, SST-2, 0-shot, validation split"]
 

@@ -93,6 +93,21 @@ def test_the_spread_is_the_deviation_along_one_factor_while_the_others_are_held(
         assert [float(cell) for cell in found] == pytest.approx(list(expected), abs=0.0501)
 
 
+def test_the_change_of_the_spread_rests_on_the_same_contexts_as_the_spread():
+    # Without demonstrations there is one seed, so that seed 1 has two levels of shots only.
+    shots_and_seeds = [(0, 0), (1, 0), (4, 0), (1, 1), (4, 1)]
+    records = [
+        random_record(task, None, seed, shots=shots)
+        for task in ("sst2", "rte")
+        for shots, seed in shots_and_seeds
+    ]
+    header, *rows = tables.spread(Frame(records), METHODS)
+    by_factor = {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+    row = by_factor["shots"]
+    change = float(row["bc - icl"].split(" [")[0])
+    assert change == pytest.approx(float(row["bc"]) - float(row["icl"]), abs=0.101)
+
+
 def test_gains_are_means_over_tasks_of_means_over_contexts():
     seeds = [record for record in FULL if record.context.options["template"] == 1]
     group, by_task = Frame(seeds), []

@@ -141,9 +141,9 @@ def test_the_page_works_without_its_program(page):
 
 
 def test_the_first_screen_is_the_card_and_the_runs_are_last(page, results):
-    text, title = page.read_text(), "Label bias of m on 6 tasks: 4 templates × 2 shots × 2 seeds"
+    text, title = page.read_text(), "Label bias of m on 6 tasks: 4 templates × shots 0, 1 × 2 seeds"
     order = [f"<h1>{title}</h1>", 'class="card"', "With Batch Calibration (bc)"]
-    order += ['class="answers"', "A context&#x27;s most frequent answer", 'class="do"', "Biased?"]
+    order += ['class="answers"', "On average, a context&#x27;s most", 'class="do"', "Biased?"]
     order += ['class="picture dots"', 'id="details"', 'id="run"', 'id="words"']
     assert [text.index(h) for h in order] == sorted(text.index(h) for h in order)
     assert f"<title>{title}, 2026-01-02</title>" in text
