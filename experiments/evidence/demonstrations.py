@@ -146,11 +146,7 @@ def findings(
 def section(score_set: ScoreSet, table: Cells) -> str:
     """Writes the section in Markdown."""
     return "\n\n".join([
-        f"{score_set.about}. Every method learns from the rows of one context, without labels. "
-        "There is one model, so the unit is the subject: intervals (95 %) are a bootstrap over "
-        "subjects, the test flips the signs of their means, and a star marks a change that passes "
-        "Holm's correction over the methods. Deviation: the standard deviation of accuracy over "
-        "the ten prompts of a subject, mean over subjects.",
+        f"{score_set.about}. Intervals and tests are over subjects.",
         "![Change of accuracy and of its deviation over ten demonstrations]"
         "(figures/evidence_demonstrations.png)",
         f"[Every method]({csv_link('evidence_demonstrations')}).",
