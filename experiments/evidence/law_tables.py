@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import palette
-from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.cells import Cells, NumberCell, markdown
 from batch_calibration.reporting.figures import style
 from experiments.evidence import statistics
 from experiments.evidence.gain import Margins, break_even_shares, expected_gain
@@ -207,7 +207,7 @@ def fit_lines(cells: Sequence[AnyCells], labels: str, *, over_all: bool = True) 
         r2, signs, slope, error = judge_fit(by_set[title])
         lines.append([
             title, labels,
-            f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]",
+            NumberCell(f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]"),
             f"{signs.value:.1f} % [{signs.low:.1f}, {signs.high:.1f}]",
             f"{slope.value:.2f}", f"{error.value:.1f}",
         ])  # fmt: skip
