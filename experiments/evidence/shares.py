@@ -143,11 +143,11 @@ def section(grids: Sequence[Grid], size: int) -> str:
 def by_pair(grids: Sequence[Grid], methods: Sequence[str]) -> Cells:
     """Formats a line for each kind of rows and method: its gain at four pairs of shares."""
     pairs = [(EVEN, EVEN), (0.7, 0.7), (0.9, 0.9), (EVEN, 0.9)]
-    lines = [["rows", "method", *(f"{learned:.1f} → {applied:.1f}" for learned, applied in pairs)]]
+    lines = [["rows, method", *(f"{learned:.1f} → {applied:.1f}" for learned, applied in pairs)]]
     for grid in grids:
         for name in filter(methods.__contains__, grid.gains):
             gains = [grid.gain(name, *pair) for pair in pairs]
-            lines.append([grid.title, name, *gains])
+            lines.append([f"{grid.title}, {name}", *gains])
     return lines
 
 
