@@ -162,11 +162,11 @@ def findings(measured: Sequence[Gains]) -> list[str]:
 def section(table: Cells) -> str:
     """Writes the section in Markdown."""
     return "\n\n".join([
-        "Contexts of a task with the same rows (models, demonstrations) are drawn at random. Gains "
-        "are in points over the mean accuracy of the drawn contexts, with 95 % intervals over "
-        "tasks. `ensemble` averages contexts that `bc_pooled_shares` corrected; *not averaged* is "
-        "the mean of their accuracies.",
-        markdown([line for line in table if line[2] in ("contexts", ON_THE_PAGE)]),
+        f"{ON_THE_PAGE} contexts of a task with the same rows (models, demonstrations) are drawn "
+        "at random. Gains are in points over their mean accuracy, with 95 % intervals over tasks. "
+        "`ensemble` averages contexts that `bc_pooled_shares` corrected; *not averaged* is the "
+        "mean of their accuracies.",
+        markdown([line[:2] + line[3:] for line in table if line[2] in ("contexts", ON_THE_PAGE)]),
         f"[One to ten contexts]({csv_link('evidence_ensemble')}).",
         "![Gain of averaged contexts, by how many](figures/evidence_ensemble.png)",
     ])  # fmt: skip

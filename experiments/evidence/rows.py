@@ -89,14 +89,14 @@ def section(curves_by_group: Sequence[Curves]) -> str:
 
 
 def gains(curves: Curves, methods: Sequence[str]) -> Cells:
-    """Formats a line for each method: gains at some sizes, and the rows needed to avoid a loss."""
+    """Formats a line for each method: gains at some sizes."""
     shown = [index for index, size in enumerate(curves.sizes) if size in (1, 10, 100)]
     shown.append(len(curves.sizes) - 1)  # all rows
     sizes = number_cells(np.array(curves.sizes)[shown], ",")
-    lines = [[f"{curves.title}, ICL {curves.plain:.1f} %", *sizes, f"rows to reach {BASELINE}"]]
+    lines = [[f"{curves.title}, ICL {curves.plain:.1f} %", *sizes]]
     for name in filter(methods.__contains__, curves.accuracy):
-        row = [curves.gain(name, index) for index in shown]
-        lines.append([name, *row, curves.rows_needed(name, 0.0)])
+        at_sizes = [curves.gain(name, index) for index in shown]
+        lines.append([name, *at_sizes])
     return lines
 
 
