@@ -78,7 +78,7 @@ def run(folder: Path, options: Options) -> Written:
     gains, spreads = changes(judged, options)
     table, figure = cells(judged, gains, spreads), partial(draw, gains, spreads)
     tables, figures = {"evidence_demonstrations": table}, {"evidence_demonstrations": figure}
-    return Written(findings(judged, gains, spreads), section(score_set, table), tables, figures)
+    return Written(findings(judged, gains, spreads), section(), tables, figures)
 
 
 def judge(score_set: ScoreSet, names: Sequence[str], seed: int) -> dict[str, Judged]:
@@ -143,10 +143,9 @@ def findings(
     ]
 
 
-def section(score_set: ScoreSet, table: Cells) -> str:
+def section() -> str:
     """Writes the section in Markdown."""
     return "\n\n".join([
-        f"{score_set.about}. Intervals and tests are over subjects.",
         "![Change of accuracy and of its deviation over ten demonstrations]"
         "(figures/evidence_demonstrations.png)",
         f"[Every method]({csv_link('evidence_demonstrations')}).",
