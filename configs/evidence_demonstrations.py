@@ -1,7 +1,7 @@
 """Effect of corrections on accuracy and on its dependence on the demonstration in the prompt.
 
 python -m experiments.evidence --config=configs/evidence_demonstrations.py \
-    --scores=../shared/scores --workdir=W --page=docs/shares.md
+    --scores=../shared/scores --workdir=W --page=docs/evidence.md
 
 The scores are from LLaMA-13B on 16 MMLU subjects with ten one-shot prompts each. Empty `methods`
 select all methods that learn from unlabeled rows without a loop. Expect BC to raise accuracy from

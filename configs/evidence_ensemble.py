@@ -1,7 +1,7 @@
 """Gain of averaging the answers of several corrected prompts, by the number of prompts.
 
 python -m experiments.evidence --config=configs/evidence_ensemble.py --scores=../shared/scores \
-    --workdir=W --page=docs/shares.md
+    --workdir=W --page=docs/evidence.md
 
 The contexts of a source have the same rows. The sources are seven base models on 56 MMLU subjects,
 26 vision-language models on MMBench and OOD-CV, LLaMA-13B with ten demonstrations, and with

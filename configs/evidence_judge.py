@@ -1,7 +1,7 @@
 """A judge's position bias, before and after a correction learned from one order.
 
 python -m experiments.evidence --config=configs/evidence_judge.py --scores=../shared/scores \
-    --workdir=W --page=docs/shares.md
+    --workdir=W --page=docs/evidence.md
 
 The judgments are of 60 candidates on 805 instructions, each in one order, without gold labels.
 Expect the candidate to win 8.3 % of the pairs if it is shown first and 16.8 % if it is shown

@@ -5,7 +5,7 @@ python -m experiments.score --config=configs/mini.py --config.model=mini_small -
 python -m experiments.score --config=configs/vision.py:mini --workdir=W/images
 python -m experiments.evidence --config=configs/evidence_recommend.py \
     --config.embedded=W/mini,W/small,W/images --scores=../shared/scores --workdir=W/evidence \
-    --page=docs/shares.md
+    --page=docs/evidence.md
 
 The sources are seven base models on MMLU, by subject and as a whole, also with A or B never right;
 26 vision-language models on MMBench and OOD-CV with four and six letters; draws from these sources

@@ -7,7 +7,7 @@ python -m experiments.calibrate --config=configs/probe_size.py --tasks=rte,sst2 
 `python -m experiments.real` downloads SmolLM2-135M-Instruct. Each task has 0 to 4 shots with five
 draws, and one shot as chat; RTE and SST-2 also have the axes of configs/robustness.py. The 516
 contexts with about 100,000 prompts take minutes on a GPU and hours on two cores.
-docs/results-real.md has the results at one shot.
+docs/results.md has the results at one shot.
 """
 
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ and the difference between ICL and BC to shrink.
 
 `--config=configs/shots.py:mini` scores three tasks with the embedded model; its contexts with one
 shot belong to configs/mini.py. Expect BC to exceed or equal ICL (except for SST-2 at three shots,
-0.9 points below), and MNLI to rise up to two shots and then to fall; docs/mini.md has the table.
+0.9 points below), and MNLI to rise up to two shots and then to fall (docs/evidence/mini_shots.csv).
 """
 
 from ml_collections import ConfigDict

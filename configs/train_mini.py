@@ -3,8 +3,7 @@
 python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --workdir=W
 
 The eleven stages have about 10,700 steps and take an hour on two cores. The shipped checkpoint
-reaches ICL 77.1 and BC 79.4 % at 1 shot. docs/mini.md gives the reason for each stage and the
-alternatives that were tried.
+reaches ICL 77.1 and BC 79.4 % at 1 shot. docs/mini.md has all results.
 """
 
 from ml_collections import ConfigDict

@@ -3,7 +3,7 @@
 python -m experiments.train_mini_clip --config=configs/train_mini_clip.py --out=DIR --workdir=W
 
 The shipped checkpoint took these 5,000 steps of 128 pairs, 27 minutes on two cores. Expect ICL 46.0
-and BC 52.3 % on the drawn images of configs/vision.py:mini. docs/mini.md lists the alternatives.
+and BC 52.3 % on the drawn images of configs/vision.py:mini. docs/mini.md has the results.
 """
 
 from ml_collections import ConfigDict

@@ -3,7 +3,7 @@
 python -m experiments.train_mini --config=configs/train_mini_small.py --out=DIR --workdir=W
 
 The shipped checkpoint took 4,199 steps, 81 minutes on two busy cores. Expect ICL 64.3 and BC 68.0 %
-at 1 shot, and chance accuracy on COPA and WiC (docs/mini.md).
+at 1 shot (docs/mini.md), and chance accuracy on COPA and WiC.
 """
 
 from ml_collections import ConfigDict

@@ -183,7 +183,7 @@ TO_LABEL = 32
 """The number of labeled rows that a sentence asks for."""
 GRADES_ERROR = 0.05
 """The least error of the shares of grades. Without it, the few rows of a capable rater without a
-bias are matched too closely (measured in docs/shares.md)."""
+bias are matched too closely (measured in docs/evidence.md)."""
 FARTHER = 0.02
 """The tolerated increase of the total variation between predictions and known shares."""
 NO_GAIN = (

@@ -78,7 +78,7 @@ def run(folder: Path, options: Options) -> Written:
     gains, spreads = changes(judged, options)
     table, figure = cells(judged, gains, spreads), partial(draw, gains, spreads)
     tables, figures = {"evidence_demonstrations": table}, {"evidence_demonstrations": figure}
-    return Written(findings(judged, gains, spreads), section(score_set, table), tables, figures)
+    return Written(findings(judged, gains, spreads), section(), tables, figures)
 
 
 def judge(score_set: ScoreSet, names: Sequence[str], seed: int) -> dict[str, Judged]:
@@ -143,14 +143,9 @@ def findings(
     ]
 
 
-def section(score_set: ScoreSet, table: Cells) -> str:
+def section() -> str:
     """Writes the section in Markdown."""
     return "\n\n".join([
-        f"{score_set.about}. Every method learns from the rows of one context, without labels. "
-        "There is one model, so the unit is the subject: intervals (95 %) are a bootstrap over "
-        "subjects, the test flips the signs of their means, and a star marks a change that passes "
-        "Holm's correction over the methods. Deviation: the standard deviation of accuracy over "
-        "the ten prompts of a subject, mean over subjects.",
         "![Change of accuracy and of its deviation over ten demonstrations]"
         "(figures/evidence_demonstrations.png)",
         f"[Every method]({csv_link('evidence_demonstrations')}).",

@@ -29,16 +29,10 @@ from experiments.evidence.sets import ScoreSet, read_sets, task_of
 from experiments.evidence.sources import read_workdir
 from experiments.evidence.statistics import interval_cell, mean_interval
 
-RULES = {
-    "icl": "the contexts under ICL, averaged",
-    "bc": "each corrected by bc, averaged",
-    "pooled": "each corrected by bc_pooled_shares, averaged (`ensemble`)",
-    "one": "each corrected by bc_pooled_shares, not averaged: the mean of their accuracies",
-}
-"""Rule -> description."""
 HEADINGS = {"icl": "ICL averaged", "bc": "BC averaged", "pooled": "ensemble", "one": "not averaged"}
-ON_THE_PAGE = ("1", "3", "5")
-"""Numbers of contexts in the table of the page."""
+"""Rule -> heading of its column."""
+ON_THE_PAGE = "5"
+"""Number of contexts in the table of the page."""
 DRAWS_OF_ALL = 60
 """Minimum number of draws of each size, over all tasks of a set."""
 average = jit_quickly(average_contexts)
@@ -86,7 +80,7 @@ def measure(score_set: ScoreSet, options: Options) -> Gains:
     """Measures the gains of every rule and size on the groups of a set."""
     groups = group_by(score_set.tables, task_of).values()
     draws = max(options.draws, DRAWS_OF_ALL // len(groups))
-    plain, by_rule = list[float](), {rule: dict[int, list[float]]() for rule in RULES}
+    plain, by_rule = list[float](), {rule: dict[int, list[float]]() for rule in HEADINGS}
     for number, tables in enumerate(groups):
         random = np.random.default_rng([options.seed, number])
         kept = [table.blocks["test"].log_probs[: options.most_rows] for table in tables]
@@ -97,7 +91,7 @@ def measure(score_set: ScoreSet, options: Options) -> Gains:
             for _ in range(draws):
                 chosen = random.choice(len(tables), size, replace=False)
                 drawn.append(gains_of(rows[chosen], gold))
-            for rule in RULES:
+            for rule in HEADINGS:
                 mean = float(np.mean([gains[rule] for gains in drawn]))
                 by_rule[rule].setdefault(size, []).append(mean)
     gains = dict[str, dict[int, np.ndarray]]()
@@ -137,7 +131,7 @@ def cells(measured: Sequence[Gains], options: Options) -> Cells:
     for gains in measured:
         for size in gains.by_rule["one"]:
             line = [gains.title, f"{gains.plain:.1f}", str(size)]
-            table.append([*line, *(gain_cell(gains, rule, size) for rule in RULES)])
+            table.append([*line, *(gain_cell(gains, rule, size) for rule in HEADINGS)])
     return table
 
 
@@ -151,31 +145,29 @@ def gain_cell(gains: Gains, rule: str, size: int) -> str:
 
 def findings(measured: Sequence[Gains]) -> list[str]:
     """Writes the finding: the gain by the number of contexts, and the cost of a context."""
-    sizes = dict.fromkeys(chain(*(gains.by_rule["one"] for gains in measured)))
+    sizes = dict.fromkeys(chain(*(gains.by_rule["pooled"] for gains in measured)))
     phrases = []
     for size in sizes:
-        having = [gains.by_rule for gains in measured if size in gains.by_rule["one"]]
-        mean = np.mean([by_rule["pooled"][size].mean() for by_rule in having])
-        alone = np.mean([by_rule["one"][size].mean() for by_rule in having])
-        phrases.append(
-            f"{size}: {mean:+.1f} ({alone:+.1f} by correction only, {len(having)} sources)"
-        )
+        means = [
+            of[size].mean() for of in (gains.by_rule["pooled"] for gains in measured) if size in of
+        ]
+        phrases.append(f"{np.mean(means):+.1f} with {size}")
     return [
         "**Several corrected prompts, averaged**: points gained over the mean accuracy of single "
-        f"prompts, by the number of prompts: {'; '.join(phrases)}. Each prompt costs one more "
+        f"prompts, over the sets with as many: {', '.join(phrases)}. Each prompt costs one more "
         "forward pass for each row; the correction costs none."
     ]
 
 
 def section(table: Cells) -> str:
     """Writes the section in Markdown."""
-    rules = "; ".join(f"*{HEADINGS[rule]}*: {about}" for rule, about in RULES.items())
     return "\n\n".join([
-        "Contexts of a task with the same rows (models, demonstrations) are drawn at random. Gains "
-        "are in points over the mean accuracy of the drawn contexts under ICL, with 95 % intervals "
-        f"over tasks if there are several. {rules}.",
-        markdown([line for line in table if line[2] in ("contexts", *ON_THE_PAGE)]),
-        f"[Two and ten contexts, too]({csv_link('evidence_ensemble')}).",
+        f"{ON_THE_PAGE} contexts of a task with the same rows (models, demonstrations) are drawn "
+        "at random. Gains are in points over their mean accuracy, with 95 % intervals over tasks. "
+        "`ensemble` averages contexts that `bc_pooled_shares` corrected; *not averaged* is the "
+        "mean of their accuracies.",
+        markdown([line[:2] + line[3:] for line in table if line[2] in ("contexts", ON_THE_PAGE)]),
+        f"[One to ten contexts]({csv_link('evidence_ensemble')}).",
         "![Gain of averaged contexts, by how many](figures/evidence_ensemble.png)",
     ])  # fmt: skip
 

@@ -68,7 +68,7 @@ def run(folder: Path, options: Options) -> Written:
     for model, row in zip(judgments.models, numbers, strict=True):
         by_model.append([model, *statistics.number_cells(row, ".4f")])
     return Written(
-        findings(biases, rates, options), section(judgments, table),
+        findings(biases, options), section(judgments, table),
         {"evidence_judge": table, "evidence_judge_models": by_model},
         {"evidence_judge": partial(draw, rates)},
     )  # fmt: skip
@@ -122,19 +122,14 @@ def win_rates(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
     return 100 * np.stack([shown_first, shown_second], axis=1)
 
 
-def findings(biases: np.ndarray, rates: Mapping[str, np.ndarray], options: Options) -> list[str]:
-    """Writes the finding: the judge's position bias, before and after correction."""
+def findings(biases: np.ndarray, options: Options) -> list[str]:
+    """Writes the finding: the judge's position bias."""
     bias = statistics.mean_interval(-biases, options.seed, draws=options.draws)
-    before, after = rates["icl"].mean(axis=0), rates["bc"].mean(axis=0)
-    held_out = rates[OTHER_HALF].mean(axis=0)
     return [
         f"**A judge of pairs is corrected from one order of the answers**: gpt-4-1106-preview "
         f"prefers the second answer by {bias[0]:.1f} nats [{bias[1]:.1f}, {bias[2]:.1f}] (95 % "
-        f"interval over {len(biases)} candidates; {int((biases < 0).sum())} have this sign). A "
-        f"candidate wins {before[0]:.1f} % if shown first and {before[1]:.1f} % if shown "
-        f"second; after bc {after[0]:.1f} and {after[1]:.1f} % ({held_out[0]:.1f} and "
-        f"{held_out[1]:.1f} % with a bias learned from the other half of the instructions). The "
-        "second order is not needed."
+        f"interval over {len(biases)} candidates; {int((biases < 0).sum())} have this sign). The "
+        "second order is not needed: bc closes most of the gap between the win rates."
     ]
 
 
@@ -143,12 +138,10 @@ def section(judgments: Judgments, table: Cells) -> str:
     models, instructions = judgments.margins.shape
     first = 100 * judgments.is_first.mean()
     return "\n\n".join([
-        f"A pairwise judge (gpt-4-1106-preview) compares {models} candidates with one reference on "
-        f"{instructions} instructions, each in one order, with the candidate first in "
-        f"{first:.1f} % of them. The labels are the two positions, and neither is right: the "
-        "measure is the gap between a candidate's win rates by position, which `prior_matching` "
-        "closes by construction. Intervals (95 %) are over candidates. Same order: Spearman's rank "
-        "correlation of the candidates' win rates by position.",
+        f"The judge compares {models} candidates with one reference on {instructions} "
+        f"instructions, each in one order, with the candidate first in {first:.1f} % of them. A "
+        "smaller gap is better; `prior_matching` closes it by construction. Same order: Spearman's "
+        "rank correlation of the candidates' win rates by position.",
         "![Win rates by place before and after the correction](figures/evidence_judge.png)",
         markdown(table),
     ])  # fmt: skip

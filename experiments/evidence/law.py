@@ -77,9 +77,12 @@ def run(folder: Path, options: Options) -> Written:
     context_cells = measure_contexts(folder, options)
     shares, sizes, labeled = options.shares, options.sizes, options.labeled
     return Written(
-        law_tables.findings(pair_cells, shares, labeled),
-        law_tables.section(pair_cells, label_cells, context_cells, shares, labeled),
-        {"evidence_law": law_tables.all_cells(pair_cells, shares, sizes)},
+        law_tables.findings(pair_cells),
+        law_tables.section(pair_cells, label_cells, shares, labeled),
+        {
+            "evidence_law": law_tables.all_cells(pair_cells, shares, sizes),
+            "evidence_law_other": law_tables.other_cells(context_cells),
+        },
         {"evidence_law": partial(law_tables.draw, pair_cells, shares, sizes)},
     )
 

@@ -1,7 +1,6 @@
 """Tables of the study "law": quality of the predicted gains, and gain by using them."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import product
 from typing import NamedTuple, TypeVar
 
@@ -11,10 +10,11 @@ from matplotlib.figure import Figure
 
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import palette
-from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.cells import Cells, NumberCell, markdown
 from batch_calibration.reporting.figures import style
 from experiments.evidence import statistics
 from experiments.evidence.gain import Margins, break_even_shares, expected_gain
+from experiments.evidence.page import csv_link
 
 ONE_POINT = 0.01
 DRAWS = 2000  # bootstrap draws of units, for the intervals of a fit
@@ -24,13 +24,8 @@ ALL = "all"
 NEVER_RIGHT = "never right"
 """Part of the title of a set in which one label is never right."""
 FIT_HEAD = [
-    "rows", "labels", "units", "cells", "R²", "signs right", "slope", "mean error, points"
+    "rows", "labels", "R²", "signs right", "slope", "mean error, points"
 ]  # fmt: skip
-HELD_OUT_INTRODUCTION = (
-    "Single tasks and other models, which did not influence the law: all pairs of labels with "
-    "twenty rows in both halves of a context. `Numbers of the other subjects`: fitted to other "
-    "tasks of the same model. The unit is the model if there are several, else the task."
-)
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 
 
@@ -151,70 +146,55 @@ def decisions(shares: Sequence[float], few: int) -> dict[str, Callable[[PairCell
 
 
 def of_set(cells: Sequence[AnyCells], name: str) -> list[AnyCells]:
-    """Selects the cells of one set, or of all."""
-    return [cell for cell in cells if name in (ALL, cell.set_name)]
+    """Selects the cells of one set."""
+    return [cell for cell in cells if cell.set_name == name]
 
 
-def count_cells(cells: Sequence[AnyCells]) -> tuple[int, int]:
-    """Counts the units, and the cells of all pairs."""
-    return len({cell.unit for cell in cells}), sum(cell.measured.size for cell in cells)
-
-
-def findings(cells: Sequence[PairCells], shares: Sequence[float], few: int) -> list[str]:
-    """Writes the finding: the quality of the predictions, and the gain of decisions by them."""
-    models, count = count_cells(cells)
-    rules = decisions(shares, few)
-    always, _, law, _, best = map(partial(by_model, cells), rules.values())
+def findings(cells: Sequence[PairCells]) -> list[str]:
+    """Writes the finding: the quality of the predictions."""
+    models, count = len({cell.unit for cell in cells}), sum(cell.measured.size for cell in cells)
     r2, signs, *_ = judge_fit(cells)
     return [
         f"**The gain follows a law of three numbers**: over {count:,} pairs of labels, shares and "
         f"sizes of {models} models, fitted on one half of the rows and judged on the other, R² "
         f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]; the sign is right in {signs.value:.1f} % "
-        f"[{signs.low:.1f}, {signs.high:.1f}] of the cells with more than a point of gain or loss. "
-        f"Decisions by the law with {few} labeled rows gain {law[0]:+.2f} points on average "
-        f"[{law[1]:+.2f}, {law[2]:+.2f}]; the best possible decisions gain {best[0]:+.2f}, and BC "
-        f"everywhere {always[0]:+.2f}."
+        f"[{signs.low:.1f}, {signs.high:.1f}] of the cells with more than a point of gain or loss."
     ]
 
 
 def section(
-    cells: Sequence[PairCells], label_cells: Sequence[GainCells],
-    context_cells: Sequence[GainCells], shares: Sequence[float], few: int,
-) -> str:  # fmt: skip
+    cells: Sequence[PairCells], label_cells: Sequence[GainCells], shares: Sequence[float], few: int
+) -> str:
     """Writes the page's section on the law of gain in Markdown."""
-    names = [*dict.fromkeys(cell.set_name for cell in cells), ALL]
     fit = [FIT_HEAD, *fit_lines(cells, "2"), *fit_lines(label_cells, "4")]
-    other_fit = [FIT_HEAD, *fit_lines(context_cells, "2", over_all=False)]
-    rules = decisions(shares, few)
-    worth: Cells = [["how it is decided", *names]]
-    for rule, gain_of in rules.items():
-        line = [rule]
-        for name in names:
-            gain = by_model(of_set(cells, name), gain_of)
-            line.append(statistics.interval_cell(*gain, digits=2))
-        worth.append(line)
+    worth: Cells = [["how it is decided", "gain over ICL, points"]]
+    for rule, gain_of in decisions(shares, few).items():
+        worth.append([rule, statistics.interval_cell(*by_model(cells, gain_of), digits=2)])
     answered = np.mean([np.isfinite(cell.by_none).mean() for cell in cells])
     unlabeled = by_model(cells, lambda cell: np.where(cell.by_none > 0, cell.measured, 0))[0]
     return "\n\n".join([
-        "Quality of the gains predicted by the law, with 95 % intervals over models. Slope: "
-        "regression of the measured gain on the predicted one; 1 is unbiased. Signs: right "
-        "predicted signs, among cells with more than a point of gain or loss. `all`: all sets in "
-        "which each label is right in some rows.",
+        "Predicted and measured gains, with 95 % intervals over models. Slope: regression of the "
+        "measured on the predicted gain; 1 is unbiased. `all`: the sets in which each label is "
+        "right in some rows.",
         markdown(fit),
-        HELD_OUT_INTRODUCTION,
-        markdown(other_fit),
+        f"The same for [single tasks and other models]({csv_link('evidence_law_other')}), which "
+        "did not influence the law (intervals over models, or over tasks of one model).",
         "![Gain by the share of the first label: the law's lines, measured points]"
         "(figures/evidence_law.png)",
-        "Gain of decisions by the law: mean gain over ICL in points with two labels, over all "
-        "shares and sizes equally, with 95 % intervals over models.",
+        "Decisions about BC with two labels, over all shares and sizes equally:",
         markdown(worth),
         f"Without labels the two Gaussians of the mixture are identified in {100 * answered:.1f} % "
         f"of the cells; decisions by it gain {unlabeled:+.2f} points.",
     ])  # fmt: skip
 
 
+def other_cells(context_cells: Sequence[GainCells]) -> Cells:
+    """Formats the quality of the fit for single tasks and other models."""
+    return [FIT_HEAD, *fit_lines(context_cells, "2", over_all=False)]
+
+
 def fit_lines(cells: Sequence[AnyCells], labels: str, *, over_all: bool = True) -> Cells:
-    """Formats a line for each set: numbers of units and cells, and the quality of the fit."""
+    """Formats a line for each set: the quality of the fit."""
     by_set: dict[str, list[AnyCells]] = {}
     for cell in cells:
         by_set.setdefault(cell.set_name, []).append(cell)
@@ -225,10 +205,9 @@ def fit_lines(cells: Sequence[AnyCells], labels: str, *, over_all: bool = True) 
     lines = []
     for title in titles:
         r2, signs, slope, error = judge_fit(by_set[title])
-        units, count = count_cells(by_set[title])
         lines.append([
-            title, labels, f"{units}", f"{count:,}",
-            f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]",
+            title, labels,
+            NumberCell(f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]"),
             f"{signs.value:.1f} % [{signs.low:.1f}, {signs.high:.1f}]",
             f"{slope.value:.2f}", f"{error.value:.1f}",
         ])  # fmt: skip

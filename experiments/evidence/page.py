@@ -14,7 +14,7 @@ from batch_calibration.reporting.figures.style import save
 from batch_calibration.studies import csv_text
 
 PARTS = ("findings", "section")
-"""Names of a study's parts of the page: the findings at the top, and the section."""
+"""Names of a study's parts of the page: the findings, and the section."""
 
 
 class Written(NamedTuple):

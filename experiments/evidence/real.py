@@ -20,7 +20,7 @@ from experiments.evidence.comparing import BASELINE, Compared, Counts, compare, 
 from experiments.evidence.judging import KNOWN, answers
 from experiments.evidence.page import Written, csv_link
 from experiments.evidence.sets import ScoreSet, read_sets, set_apart
-from experiments.evidence.statistics import interval_cell, number_cells
+from experiments.evidence.statistics import number_cells
 
 GROUPS = {
     "paper": "the paper",
@@ -30,8 +30,8 @@ GROUPS = {
 }
 TOLD = "true shares given"
 IN_THE_FILE_ALONE = (
-    "pc_raw", "bc_running", "bc_mean_prob", "bc_loo", "bc_shrunk", "bc_shrunk + true shares",
-    "prior_counted", "temperature", "matrix",
+    "pc_raw", "bc_running", "bc_mean_prob", "bc_prob_shift", "bc_loo", "bc_shrunk",
+    "bc_shrunk + true shares", "prior_counted", "temperature", "matrix",
 )  # fmt: skip
 """Methods that only the CSV file lists, because they are variants of methods on the page."""
 
@@ -227,7 +227,7 @@ def each_context(judged: Sequence[Judged]) -> Cells:
 
 
 SHOWN = REFERENCES[1]
-"""The method in the findings: BC."""
+"""The method in the table by set: BC."""
 
 
 class Options(NamedTuple):
@@ -307,25 +307,8 @@ def draw(judged: Sequence[Judged]) -> Figure:
 
 
 def findings(judged: Sequence[Judged]) -> list[str]:
-    """Writes the findings: sets on which BC gains and loses, and methods with the least loss."""
-    sets_by_verdict: dict[str, list[str]] = {}
-    for judged_set in judged:
-        if SHOWN in judged_set.methods:
-            gain = judged_set.methods[SHOWN].accuracy
-            text = f"{judged_set.set.title} {interval_cell(gain.value, gain.low, gain.high)}"
-            sets_by_verdict.setdefault(gain.verdict, []).append(text)
-    sentence_starts = {
-        "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
-        "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
-        "gain, not certain": f"**{SHOWN} gains, but not certainly** (the interval excludes 0, but "
-        "the test over models fails after Holm's correction)",
-        "loss, not certain": f"**{SHOWN} loses, but not certainly**, by the same criterion",
-        "inside the noise": f"**The interval of {SHOWN} includes 0**",
-    }
+    """Writes the findings: the methods with the least loss on their worst set."""
     sentences = []
-    for verdict, text in sentence_starts.items():
-        if verdict in sets_by_verdict:
-            sentences.append(f"{text}: {'; '.join(sets_by_verdict[verdict])}.")
     by_method = {line.method: line for line in tallies(judged)}
     for has_labels, kind in ((False, "without labels"), (True, "with labeled rows")):
         same_kind = []
@@ -350,12 +333,10 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         never = [name for name in never if name in judged_set.skipped]
     paragraphs = [
         f"{options.labeled} rows of each context, at most a quarter, are set aside with their "
-        "labels for methods that read labels. All methods are judged on the other rows, and "
-        "methods without labels see only these."
+        "labels for methods that read labels. All methods are judged on the other rows."
         if options.labeled
         else "All rows are test rows; methods that read labels are left out.",
-        "Left out, because these scores lack their probes or log-probabilities "
-        f"over a vocabulary: {', '.join(f'`{name}`' for name in never)}."
+        f"These scores lack the probes of {', '.join(f'`{name}`' for name in never)}."
         if never
         else "",
         "![Difference to ICL](figures/evidence_real.png)",
@@ -363,8 +344,8 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         markdown(on_the_page(tally(drawn))),
         f"[All methods]({csv_link('evidence_methods')}).",
         f"### {SHOWN} on each set",
-        markdown(by_set(judged, SHOWN)),
+        markdown(by_set(drawn, SHOWN)),
         f"[Every method on every set]({csv_link('evidence_real')}), with intervals, p-values and "
-        "balanced accuracy; the command also writes each model and each context.",
+        "balanced accuracy.",
     ]
     return "\n\n".join(filter(None, paragraphs))

@@ -1,7 +1,7 @@
 """The study "recommend": judges advice on sources that did not set its constants."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
@@ -26,25 +26,19 @@ from experiments.evidence.sources import (
     IMAGES,
     KINDS,
     LANGUAGE,
-    MADE_IMAGES,
-    PLANTED,
     Source,
     read_sources,
 )
 from experiments.evidence.statistics import interval_cell, number_cells
 from experiments.evidence.trials import (
     BASELINE,
-    CHANCES,
     CORRECT,
     COUNTED,
     EQUAL,
     ERRORS,
     FROM_EQUAL,
-    GATES,
-    LABEL_DRAWS,
     LABELS,
     LIKELY,
-    MOST,
     MOVED_COUNTED,
     MOVED_SCORED,
     NONE,
@@ -64,7 +58,7 @@ RULES = (CORRECT, EQUAL, ONE, TOGETHER, LIKELY, POOLED, SHARES)
 NEAR_RULES = (CORRECT, EQUAL, *ERRORS, LIKELY)
 """The rules that are compared by distance from equal shares."""
 DRAWN = (CORRECT, TOGETHER, LIKELY, POOLED)
-"""The rules of the figure."""
+"""The rules of the figure and, with `SHARES`, of the page's table."""
 UNEVEN, ALL = "both uneven kinds", "all language"
 SEVERAL, SINGLE = "several contexts of a task", "one context"
 """Groups of contexts with labels."""
@@ -76,16 +70,6 @@ EDGES = (0.3, 1.0, 3.0, 6.0, np.inf)
 """Upper edges of the ranges of promised gain, in points."""
 DISTANCES = (0, 4, 8, 12, 20)
 """Edges of the ranges of the largest distance of a share from 1/k, in points."""
-BELOW_BC, WORST_BELOW_BC, MORE_HARMED, MOST_HARMED = -0.2, -0.5, 2.0, 3.0
-"""Goals with balanced labels: mean and worst gain less BC's in points, the percentage harmed in a
-source less BC's, and the percentage harmed in all."""
-LEAST_IMAGES, LEAST_GRADES, NEAR_EXACT, LOSS = 57.0, 12.0, 1.0, -1.0
-"""Goals: accuracy of images; with a planted bias the mean gain of grades, and its distance from
-exact matching; without one the gain of grades."""
-TODAY = 7.4
-"""The mean gain of `bc_pooled_shares` on uneven sources in the version before."""
-WITH_GOALS = dict(zip(LABELS, (5.0, 5.5, 6.0), strict=True))
-"""Number of labels -> least mean gain."""
 
 
 class Options(NamedTuple):
@@ -148,7 +132,7 @@ def run(folder: Path, options: Options) -> Written:
         "evidence_experience": experience_cells(judged),
     }
     figures = {"evidence_recommend": partial(draw, judged, options)}
-    return Written(findings(judged, options), section(judged, tables), tables, figures)
+    return Written(findings(judged), section(judged, options), tables, figures)
 
 
 def accuracy_of(tables: Sequence[ScoreTable]) -> float:
@@ -262,152 +246,40 @@ def cells(judged: Sequence[Judged], options: Options) -> Cells:
     return table
 
 
-def findings(judged: Sequence[Judged], options: Options) -> list[str]:
-    """Writes findings for each kind of sources, for labeled rows and for distances."""
-    sentences = []
+def kind_cells(judged: Sequence[Judged], options: Options) -> Cells:
+    """Formats each rule's mean gain and percentage of contexts harmed, for each kind."""
+    rules = (*DRAWN, SHARES)
+    table = [["labels", "contexts", *rules]]
     for kind, members in kinds_of(judged).items():
-        if kind not in KINDS:
+        if kind in (*LANGUAGE[1:], ALL):  # only the CSV file has these
             continue
-        is_uneven = kind in {*LANGUAGE[1:], MADE_IMAGES}
-        rules = (CORRECT, LIKELY, POOLED) if is_uneven else (CORRECT, TOGETHER, LIKELY)
-        phrases = []
+        line = [kind, f"{sum(len(one.source.set.tables) for one in members):,}"]
         for rule in rules:
-            mean, low, high = mean_gain(members, rule, options)
-            phrases.append(
-                f"{rule} {mean:+.1f} [{low:+.1f}, {high:+.1f}], "
-                f"{harmed(members, rule):.1f} % harmed"
-            )
-        title = f"Labels {kind}" if kind in LANGUAGE else kind.capitalize()
-        count = f"{len(members)} source{'s' * (len(members) > 1)}"
-        sentences.append(
-            f"**{title}** ({count}), gain in points and share of contexts harmed: "
-            f"{'; '.join(phrases)}."
-        )
-    return sentences + labels_findings(judged) + distance_findings(judged)
+            gain = interval_cell(*mean_gain(members, rule, options))
+            line.append(f"{gain}, {harmed(members, rule):.1f} %")
+        table.append(line)
+    return table
 
 
-def section(judged: Sequence[Judged], tables: Mapping[str, Cells]) -> str:
+def section(judged: Sequence[Judged], options: Options) -> str:
     """Writes the section in Markdown."""
     return "\n\n".join([
-        "Gains in accuracy over ICL: means over the contexts of a source, then over sources, in "
-        f"points. For labels that are about equally frequent: `{EQUAL}` is exact `prior_matching`; "
-        f"`{ONE}` is `prior_matching` with `share_error=0.0`; `{TOGETHER}` is `bc_pooled_shares` "
-        f"with `share_error=0.0` if a task has {FEWEST_CONTEXTS} contexts or more, and `{ONE}` "
-        f"otherwise. If labels may be uneven: `{LIKELY}` for one context, `{POOLED}` for several "
-        "of one task. `true shares` matches each context to the true shares, an upper bound. "
-        f"Two constants of `{POOLED}` are chosen on the sources of all other rows: the least "
-        f"information of a context (of {', '.join(map(str, GATES))} nats) and the part of the "
-        f"agreement by chance that is subtracted (of {', '.join(map(str, CHANCES))}): "
-        f"{' or '.join(sorted({'{:g} nats with {:g}'.format(*one.setting) for one in judged}))}. "
-        "A context is harmed if it loses rows beyond noise (McNemar's exact test, 5 %). Intervals "
-        "(95 %) draw models and tasks. The rater of the grades is simulated: its scores are "
+        "Mean gain in accuracy over ICL in points, over the contexts of a source, then over "
+        "sources, with its 95 % interval over models and tasks, and the contexts harmed beyond "
+        f"noise (McNemar's exact test, 5 %). `{TOGETHER}` is `bc_pooled_shares` with "
+        f"`share_error=0.0`, or `prior_matching` with it if a task has fewer than "
+        f"{FEWEST_CONTEXTS} contexts. `{SHARES}` is an upper bound. Two constants of `{POOLED}` "
+        "are chosen on the sources of all other rows. Grades are simulated: their scores are "
         "-a (j - h)² with noise, where h is a noisy reading of the true grade.",
-        markdown(tables["evidence_recommend"]),
-        against_goals(judged),
+        markdown(kind_cells(judged, options)),
         "![Gain of the advice on each source](figures/evidence_recommend.png)",
-        f"[With labels]({csv_link('evidence_labels')}): means over {LABEL_DRAWS} draws of the "
-        f"labeled rows, at most {MOST:,} rows of a context and at most "
-        f"{100 * trials.MOST_LABELED:.0f} % of them labeled. The rows without a label are judged. "
-        f"The contexts of a task share the labeled rows; rules with `one` use one context only. "
-        f"`{MOVED_SCORED}` uses the scores of labeled rows, `{MOVED_COUNTED}` only their labels; "
-        "both start at the shares without labels.",
-        f"[By distance from equal shares]({csv_link('evidence_distances')}): gain and contexts "
-        "harmed by the largest distance of a label's true share from 1/k, means over the sources "
-        f"of language. [Grades]({csv_link('evidence_grades')}): the gain for each sureness a.",
-        f"[Stated gains]({csv_link('evidence_stated')}): for one context the stated gain is the "
-        f"mean gain of `{LIKELY}` on contexts with the same promised gain. The file compares the "
-        "stated gain, learned on the sources of all other rows, with the measured gain. "
-        f"[Gains by promised gain, on all sources]({csv_link('evidence_experience')}): of equal "
-        f"shares those of `{ONE}` on balanced sources, of estimated ones those of `{LIKELY}`, of "
-        f"stated ones those of `{SHARES}`.",
+        f"CSV files: [each source]({csv_link('evidence_recommend')}), [with "
+        f"labels]({csv_link('evidence_labels')}) (the rows without a label are judged), [by "
+        f"distance from equal shares]({csv_link('evidence_distances')}), [grades by sureness "
+        f"a]({csv_link('evidence_grades')}), [stated gains, learned on the sources of all other "
+        f"rows, and measured ones]({csv_link('evidence_stated')}), [gains by promised "
+        f"gain]({csv_link('evidence_experience')}).",
     ])  # fmt: skip
-
-
-Goals = list[tuple[str, bool]]
-"""Results in words, and whether the goal is reached."""
-
-
-def against_goals(judged: Sequence[Judged]) -> str:
-    """Compares the results with the goals, as a list in Markdown."""
-    by_kind = kinds_of(judged)
-    goals = dict[str, Goals]()
-    if balanced := by_kind.get(BALANCED):
-        goals[f"Balanced labels, `{TOGETHER}`"] = balanced_goals(balanced)
-    if images := by_kind.get(IMAGES):
-        accuracy = float(np.mean([one.accuracy for one in images])) + average(images, TOGETHER)
-        text = f"accuracy {accuracy:.1f} % (goal {LEAST_IMAGES:.0f} %)"
-        goals[f"Images, `{TOGETHER}`"] = [(text, accuracy >= LEAST_IMAGES)]
-    if grades := by_kind.get(GRADES):
-        goals[f"Grades, `{TOGETHER}`"] = grades_goals(grades)
-    if uneven := by_kind.get(UNEVEN):
-        mean = average(uneven, POOLED)
-        text = f"mean {mean:+.1f} (goal {TODAY:+.1f})"
-        goals[f"Uneven labels, `{POOLED}`"] = [(text, round(mean, 1) >= TODAY)]
-    if several := [one for one in by_kind.get(ALL, ()) if one.has_several]:
-        for rule in (MOVED_COUNTED, CHOSEN):
-            goals[f"Labels of several contexts, {rule}"] = labels_goals(several, rule)
-    lines = []
-    for title, of_title in goals.items():
-        verdicts = [f"{text}: {'reached' if met else 'missed'}" for text, met in of_title]
-        lines.append(f"- {title}: {'; '.join(verdicts)}.")
-    return "\n".join(["Goals set beforehand:", "", *lines])
-
-
-def balanced_goals(balanced: Sequence[Judged]) -> Goals:
-    """Compares the rule for balanced labels with BC."""
-    less = average(balanced, TOGETHER) - average(balanced, CORRECT)
-    lowest, share = worst(balanced, TOGETHER, CORRECT), harmed(balanced, TOGETHER)
-    more, source = more_harmed(balanced, TOGETHER, CORRECT)
-    return [
-        (f"mean {less:+.1f} against bc (goal {BELOW_BC})", less >= BELOW_BC),
-        (
-            f"worst source {lowest:+.1f} against bc (goal {WORST_BELOW_BC})",
-            lowest >= WORST_BELOW_BC,
-        ),
-        (f"{share:.1f} % harmed (goal {MOST_HARMED:g} %)", share <= MOST_HARMED),
-        (
-            f"{more:+.1f} points of contexts harmed against bc in the worst source, {source} "
-            f"(goal {MORE_HARMED:+g})",
-            more <= MORE_HARMED,
-        ),
-    ]
-
-
-def grades_goals(grades: Sequence[Judged]) -> Goals:
-    """Compares the rule for balanced labels with exact matching on grades."""
-    of_set = {one.source.set.name: gains_by_sureness(one) for one in grades}
-    plain, planted = of_set["grades_0"], of_set[f"grades_{PLANTED:g}"]
-    lowest = min(gains[TOGETHER] for gains in plain.values())
-    mean = float(np.mean([gains[TOGETHER] for gains in planted.values()]))
-    every = [*plain.values(), *planted.values()]
-    far = max(abs(gains[TOGETHER] - gains[EQUAL]) for gains in every)
-    return [
-        (f"lowest gain {lowest:+.1f} without a planted bias (goal {LOSS:+g})", lowest >= LOSS),
-        (f"mean {mean:+.1f} with it (goal {LEAST_GRADES:+g})", mean >= LEAST_GRADES),
-        (f"{far:.1f} points from exact matching at most (goal {NEAR_EXACT:g})", far <= NEAR_EXACT),
-    ]
-
-
-def labels_goals(several: Sequence[Judged], rule: str) -> Goals:
-    """Compares the gains and harms with labels with the goals, and with no labels."""
-    goals = Goals()
-    for labels, least in WITH_GOALS.items():
-        given, none = labeled(rule, labels), labeled(NONE, labels)
-        mean, share, without = (
-            average(several, given),
-            harmed(several, given),
-            harmed(several, none),
-        )
-        more, source = more_harmed(several, given, none)
-        goals += [
-            (f"{labels} labels {mean:+.1f} (goal {least:+.1f})", mean >= least),
-            (
-                f"{share:.1f} % harmed, {without:.1f} % without labels, {more:+.1f} points in the "
-                f"worst source, {source} (goal 0)",
-                more <= 0,
-            ),
-        ]
-    return goals
 
 
 def gains_by_sureness(one: Judged) -> dict[str, dict[str, float]]:
@@ -455,33 +327,15 @@ def distance_cells(judged: Sequence[Judged]) -> Cells:
     """Formats gain and percentage harmed by distance from equal shares."""
     table = [["points from 1/k", "sources", "contexts", *NEAR_RULES]]
     table[0] += [f"{rule}: harmed" for rule in NEAR_RULES]
-    for (low, high), members in by_distance(judged).items():
+    groups = {f"{low} to {high}": of for (low, high), of in by_distance(judged).items()}
+    if images := kinds_of(judged).get(IMAGES):
+        groups["images, equal shares"] = images
+    for title, members in groups.items():
         contexts = sum(len(one.tried[CORRECT].gain) for one in members)
         gains = number_cells([average(members, rule) for rule in NEAR_RULES], "+.1f")
         shares = [f"{harmed(members, rule):.1f} %" for rule in NEAR_RULES]
-        table.append([f"{low} to {high}", f"{len(members)}", f"{contexts:,}", *gains, *shares])
+        table.append([title, f"{len(members)}", f"{contexts:,}", *gains, *shares])
     return table
-
-
-def distance_findings(judged: Sequence[Judged]) -> list[str]:
-    """Writes the findings on labels at some distance from equal shares."""
-
-    def of_rules(members: Sequence[Judged]) -> str:
-        phrases = []
-        for rule in (CORRECT, *ERRORS):
-            gain, share = average(members, rule), harmed(members, rule)
-            phrases.append(f"{rule} {gain:+.1f} ({share:.1f} %)")
-        return ", ".join(phrases)
-
-    groups = {f"{low} to {high} points": of for (low, high), of in by_distance(judged).items()}
-    if images := kinds_of(judged).get(IMAGES):
-        groups["images, which have equal shares"] = images
-    phrases = [f"{title}: {of_rules(members)}" for title, members in groups.items()]
-    return [
-        "**Shares at some distance from equal** (largest distance of a label, gain in points and "
-        f"contexts harmed): {'; '.join(phrases)}. `within` is `prior_matching` with this "
-        "`share_error`, and `one balanced` has only the sampling error of the rows."
-    ]
 
 
 def ranges(judged: Sequence[Judged], rule: str) -> tuple[Range, ...]:
@@ -578,29 +432,19 @@ def labels_cells(judged: Sequence[Judged], options: Options) -> Cells:
     return table
 
 
-def labels_findings(judged: Sequence[Judged]) -> list[str]:
-    """Writes a finding on labels for each group of contexts."""
-    sentences = []
-    for group, members, rules in groups_with_labels(judged):
-        phrases = []
-        for rule in rules if members else ():
-            names = [labeled(rule, labels) for labels in LABELS]
-            gains = " / ".join(f"{average(members, name):+.1f}" for name in names)
-            shares = " / ".join(f"{harmed(members, name):.1f}" for name in names)
-            phrases.append(f"{rule} {gains}, {shares} % harmed")
-        if phrases:
-            sentences.append(
-                f"**{' / '.join(map(str, LABELS))} labels, {group}** ({len(members)} source"
-                f"{'s' * (len(members) > 1)}), gain in points: {'; '.join(phrases)}."
-            )
-    if several := [one for one in of_language(judged) if one.has_several]:
-        times = Counter(one.chosen for one in several)
-        won = " and ".join(f"{rule} {count}" for rule, count in times.most_common())
-        sentences[0] += (
-            f" Of {len(several)} choices on other sources between `{MOVED_SCORED}` and "
-            f"`{WITH_LABELS}`: {won}."
-        )
-    return sentences
+def findings(judged: Sequence[Judged]) -> list[str]:
+    """Writes the finding: gain and harm of several contexts by the number of labels."""
+    several = [one for one in of_language(judged) if one.has_several]
+    phrases = []
+    for rule in (NONE, MOVED_COUNTED, MOVED_SCORED) if several else ():
+        names = [labeled(rule, labels) for labels in LABELS]
+        gains = " / ".join(f"{average(several, name):+.1f}" for name in names)
+        shares = " / ".join(f"{harmed(several, name):.1f}" for name in names)
+        phrases.append(f"{rule} {gains}, {shares} % harmed")
+    return [
+        f"**{' / '.join(map(str, LABELS))} labels, {SEVERAL}** ({len(several)} sources), gain in "
+        f"points: {'; '.join(phrases)}."
+    ]
 
 
 def draw(judged: Sequence[Judged], options: Options) -> Figure:

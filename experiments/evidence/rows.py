@@ -22,7 +22,7 @@ from experiments.evidence.statistics import interval_cell, mean_interval, number
 BASELINE, SHOWN = REFERENCES
 BLOCK = "cc"
 """Name of the block with content-free rows."""
-ON_THE_PAGE = ("bc", "bc_shrunk", "bc_empirical_bayes", "bcl")
+ON_THE_PAGE = ("bc", "bc_empirical_bayes", "bcl")
 """The methods in the page's tables; the CSV file has all."""
 NEAR = 0.5
 """Tolerance in points around the gain with all rows."""
@@ -76,18 +76,12 @@ def findings(curves_by_group: Sequence[Curves]) -> list[str]:
 def section(curves_by_group: Sequence[Curves]) -> str:
     """Writes the section in Markdown."""
     paragraphs = [
-        "A method learns from m rows drawn without replacement, and is judged on "
-        f"{min(curves.tested for curves in curves_by_group):,} other rows of the same model. "
-        "Methods that read labels learn from m labeled rows. Intervals (95 %) are over models; a "
-        "model's number is the mean over draws.",
+        "Gain over ICL in points by the number of rows learned from, judged on "
+        f"{min(curves.tested for curves in curves_by_group):,} other rows of the same model, with "
+        "95 % intervals over models. `bcl` learns from labeled rows.",
         "![Bias error and gain against the rows learned from](figures/evidence_rows.png)",
     ]
-    for curves in curves_by_group:
-        paragraphs += [
-            f"### {curves.title}: gain over ICL ({curves.plain:.1f} %) in points, by rows learned "
-            "from",
-            markdown(gains(curves, ON_THE_PAGE)),
-        ]
+    paragraphs += [markdown(gains(curves, ON_THE_PAGE)) for curves in curves_by_group]
     paragraphs.append(
         f"[Every method and size, with the error of the bias]({csv_link('evidence_rows')})."
     )
@@ -95,14 +89,14 @@ def section(curves_by_group: Sequence[Curves]) -> str:
 
 
 def gains(curves: Curves, methods: Sequence[str]) -> Cells:
-    """Formats a line for each method: gains at some sizes, and the rows needed to avoid a loss."""
+    """Formats a line for each method: gains at some sizes."""
     shown = [index for index, size in enumerate(curves.sizes) if size in (1, 10, 100)]
     shown.append(len(curves.sizes) - 1)  # all rows
     sizes = number_cells(np.array(curves.sizes)[shown], ",")
-    lines = [["method", *sizes, f"rows to reach {BASELINE}"]]
+    lines = [[f"{curves.title}, ICL {curves.plain:.1f} %", *sizes]]
     for name in filter(methods.__contains__, curves.accuracy):
-        row = [curves.gain(name, index) for index in shown]
-        lines.append([name, *row, curves.rows_needed(name, 0.0)])
+        at_sizes = [curves.gain(name, index) for index in shown]
+        lines.append([name, *at_sizes])
     return lines
 
 

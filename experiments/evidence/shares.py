@@ -116,42 +116,39 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
 
 def findings(grids: Sequence[Grid]) -> list[str]:
     """Writes the finding: the loss by a bias that is learned from unbalanced rows."""
-    high, phrases = 0.9, []
-    for grid in grids:
-        same, balanced = grid.gain(SHOWN, high, high), grid.gain(SHOWN, EVEN, high)
-        phrases.append(f"{same} points if it learns from these rows, {balanced} from balanced ones")
-        phrases[-1] += f" ({grid.title})"
+    grid, high = grids[0], 0.9
+    same, balanced = grid.gain(SHOWN, high, high), grid.gain(SHOWN, EVEN, high)
     return [
         "**Learn the bias from rows with balanced labels**: if one of two labels has "
-        f"{100 * high:.0f} % of the rows, {SHOWN} changes accuracy by {'; by '.join(phrases)}."
+        f"{100 * high:.0f} % of the rows of {grid.title}, {SHOWN} changes accuracy by {same} "
+        f"points if it learns from these rows, and by {balanced} from balanced ones."
     ]
 
 
 def section(grids: Sequence[Grid], size: int) -> str:
     """Writes the section in Markdown."""
     paragraphs = [
-        f"Two labels of real rows. The bias is learned from {size:,} unlabeled rows with one share "
-        f"of a label, and subtracted in {size:,} other rows with another share; gains are means "
-        "over both labels. Intervals (95 %) are over models.",
+        f"Two labels of real rows: the bias is learned from {size:,} unlabeled rows with one share "
+        f"of a label, and subtracted in {size:,} others with another share. Gains are means over "
+        "both labels, with 95 % intervals over models.",
         "![Gain by the share of a label where the bias is learned and where it is applied]"
         "(figures/evidence_shares.png)",
-        "Gain over ICL in points of accuracy, by the share of a label where the bias is learned "
-        "and where it is applied:",
+        "Gain over ICL in points, by the share where the bias is learned → where it is applied:",
+        markdown(by_pair(grids, ON_THE_PAGE)),
+        f"[Every method and pair of shares]({csv_link('evidence_shares')}).",
     ]
-    paragraphs += [markdown(by_pair(grid, ON_THE_PAGE)) for grid in grids]
-    link = f"[Every method and pair of shares]({csv_link('evidence_shares')})."
-    return "\n\n".join([*paragraphs, link])
+    return "\n\n".join(paragraphs)
 
 
-def by_pair(grid: Grid, methods: Sequence[str]) -> Cells:
-    """Formats a line for each method: its gain at four pairs of shares."""
+def by_pair(grids: Sequence[Grid], methods: Sequence[str]) -> Cells:
+    """Formats a line for each kind of rows and method: its gain at four pairs of shares."""
     pairs = [(EVEN, EVEN), (0.7, 0.7), (0.9, 0.9), (EVEN, 0.9)]
-    heads = [f"learned at {learned:.1f}, applied at {applied:.1f}" for learned, applied in pairs]
-
-    def line(name: str) -> list[str]:
-        return [name, *(grid.gain(name, *pair) for pair in pairs)]
-
-    return [[grid.title, *heads], *map(line, filter(methods.__contains__, grid.gains))]
+    lines = [["rows, method", *(f"{learned:.1f} → {applied:.1f}" for learned, applied in pairs)]]
+    for grid in grids:
+        for name in filter(methods.__contains__, grid.gains):
+            gains = [grid.gain(name, *pair) for pair in pairs]
+            lines.append([f"{grid.title}, {name}", *gains])
+    return lines
 
 
 def cells(grids: Sequence[Grid]) -> Cells:

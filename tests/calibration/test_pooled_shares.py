@@ -270,7 +270,7 @@ def test_gains_on_real_scores_are_those_of_the_prototype(name, gate, gain, share
 
 
 def test_agreement_keeps_a_small_model_from_one_label(shared):
-    """docs/shares.md, Where it fails: 65 prompts of SST-2, with and without agreement."""
+    """docs/evidence.md, Where the advice fails: 65 prompts of SST-2, with and without agreement."""
     (score_set,) = read_sets(shared / "scores", ["smollm_prompts_balanced"])
     tests = [table.blocks["test"] for table in score_set.tables if task_of(table) == "sst2"]
     rows, gold = np.stack([test.log_probs for test in tests]), tests[0].labels
