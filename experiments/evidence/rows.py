@@ -131,10 +131,13 @@ def draw(curves_by_group: Sequence[Curves]) -> Figure:
         for name in filter(ON_THE_PAGE.__contains__, curves.accuracy):
             color, dash = palette.color(name), style.DASHES[palette.dash(name)]
             mean = curves.accuracy[name].mean(axis=1)
-            axes.plot(curves.sizes, mean, color=color, ls=dash, label=name)
+            marker = "os^D"[ON_THE_PAGE.index(name)]
+            look = {"color": color, "ls": dash, "marker": marker, "ms": 3.5, "lw": 1.2}
+            axes.plot(curves.sizes, mean, label=name, **look)
         style.label(axes, curves.title, "rows learned from", "gain over ICL (points)", width=2.2)
         ticks = [10.0**power for power in range(len(str(curves.sizes[-1])))]
         style.number_ticks(axes.xaxis, ticks, is_log=True)
+        axes.tick_params(axis="x", labelrotation=0)
     heading = "Gain in accuracy by the rows that a method learns from, mean over models"
     return style.finish(figure, heading, "", []).figure
 

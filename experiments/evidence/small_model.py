@@ -90,6 +90,7 @@ def draw(curve: Curves) -> Figure:
                 name = (0, 14 if above else -14)
                 large.annotate(NAMES[method], (place, value), name, color=color, **look)
     style.label(large, f"average of {len(curve.tasks)} domains", curve.axis, style.ACCURACY)
+    large.margins(y=0.12)
     large.set_xticks(range(len(shots)), list(map(str, shots)))
     return style.finish(figure, HEADING, NOTE, []).figure
 
