@@ -5,7 +5,7 @@ from functools import partial
 from itertools import chain, product, zip_longest
 from pathlib import Path
 from textwrap import fill
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -382,7 +382,7 @@ def draw(study: Study) -> style.Drawn:
                   **style.ASIDE)  # fmt: skip
     rows = estimate_cells(study)
     for method, side in zip(REFERENCES, (-0.17, 0.17), strict=True):
-        look = {"color": palette.color(method), "is_hollow": method == BASELINE}
+        look: Any = {"color": palette.color(method), "is_hollow": method == BASELINE}
         for place, name in enumerate(study.conditions):
             estimates = []
             for task in study.labels:

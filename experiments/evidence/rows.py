@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -132,7 +132,7 @@ def draw(curves_by_group: Sequence[Curves]) -> Figure:
             color, dash = palette.color(name), style.DASHES[palette.dash(name)]
             mean = curves.accuracy[name].mean(axis=1)
             marker = "os^D"[ON_THE_PAGE.index(name)]
-            look = {"color": color, "ls": dash, "marker": marker, "ms": 3.5, "lw": 1.2}
+            look: Any = {"color": color, "ls": dash, "marker": marker, "ms": 3.5, "lw": 1.2}
             axes.plot(curves.sizes, mean, label=name, **look)
         style.label(axes, curves.title, "rows learned from", "gain over ICL (points)", width=2.2)
         ticks = [10.0**power for power in range(len(str(curves.sizes[-1])))]

@@ -4,6 +4,7 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -23,6 +24,7 @@ from experiments.evidence import rated_sentences
 CONFIG = str(Path(__file__).parents[2] / "configs" / "real.py")
 HEADING = "Accuracy of SmolLM2-135M-Instruct on sentiment, without and with BC"
 NAMES = {BASELINE: "as scored (ICL)", CORRECTED: "with BC"}
+OFFSET = {"textcoords": "offset points"}
 NOTE = "Bars: one standard deviation over draws of demonstrations."
 
 
@@ -79,16 +81,12 @@ def draw(curve: Curves) -> Figure:
         _draw_line(large, method, np.arange(len(average)), average)
         is_top = average >= np.max(list(averages.values()), axis=0)
         for place, (value, above) in enumerate(zip(average, is_top, strict=True)):
-            look = {
-                "ha": "center",
-                "va": "bottom" if above else "top",
-                "textcoords": "offset points",
-            }
-            color = palette.color(method)
-            large.annotate(f"{value:.1f}", (place, value), (0, 4 if above else -4), **look)
+            point, away = (place, value), 1 if above else -1
+            look: Any = {"ha": "center", "va": "bottom" if above else "top", **OFFSET}
+            large.annotate(f"{value:.1f}", point, (0, 4 * away), **look)
             if place == len(average) - 1:
-                name = (0, 14 if above else -14)
-                large.annotate(NAMES[method], (place, value), name, color=color, **look)
+                color = palette.color(method)
+                large.annotate(NAMES[method], point, (0, 15 * away), color=color, **look)
     style.label(large, f"average of {len(curve.tasks)} domains", curve.axis, style.ACCURACY)
     large.margins(y=0.12)
     large.set_xticks(range(len(shots)), list(map(str, shots)))

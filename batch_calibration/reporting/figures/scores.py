@@ -62,7 +62,8 @@ def score_title(label: str, unit: str, less: str = "") -> str:
 
 def plot_points(axes: Axes, points: np.ndarray, label: int, color: str, name: str = "") -> None:
     """Draws the rows of one right label, [n 2], with the marker of the label."""
-    (y, x), look = points.T, {"marker": MARKERS[label], "is_hollow": not label}
+    y, x = points.T
+    look: Any = {"marker": MARKERS[label], "is_hollow": not label}
     style.dots(axes, x, y, color, size=3.0, alpha=0.5, name=name, is_layer=True, **look)
 
 
