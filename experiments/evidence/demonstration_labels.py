@@ -54,6 +54,8 @@ LIKELIER_NOTE = (
 )
 VARIED = ("task", "shots", "seed", "id", *frame.LABELS)
 """Factors that vary in a study."""
+UNNAMED = ("data", "scorer")
+"""Fixed factors that are not in the heading of the figure."""
 # Factors that a study holds fixed, and their levels: the model first, then by name.
 Fixed = tuple[tuple[str, str], ...]
 # Returns 1 for each row of a record that a method answers rightly, else 0, [n]; or None.
@@ -403,4 +405,7 @@ def draw(study: Study) -> style.Drawn:
     names = [fill(name, 11) for name in study.conditions]
     axes.set_xticks(range(len(names)), names)
     note = f"Small dots: tasks, mean over shots. Large dots: their mean. {style.INTERVALS}"
-    return style.finish(figure, study.heading, note, rows)
+    # The names of the files distinguish studies by the rest.
+    named = [frame.word_of(*factor) for factor in study.fixed if factor[0] not in UNNAMED]
+    heading = f"Accuracy by the labels of the demonstrations: {', '.join(named)}"
+    return style.finish(figure, heading, note, rows)
