@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -36,34 +36,23 @@ class TwoLabels(NamedTuple):
     unit: str = " nats"  # of scores; "" where they are cosines
 
 
-Axes = Literal["log_probs", "probs"]
-
-
-# Other methods follow `boundary_axes`. CC's boundary is a rotation in probabilities. Raw PC is a
-# variant, and the paper's Fig. 2 has it.
-BOUNDARY_AXES: dict[str, Axes] = {"cc": "probs", "pc_raw": "log_probs"}
-
-
-def boundary_axes(name: str) -> Axes | None:
-    """Returns the axes in which a method's boundary is drawn, or None."""
-    # A figure shows one boundary for all rows, learned without their labels.
-    is_drawn = is_over_shots(name) and not METHODS[name].probe.labels
-    return BOUNDARY_AXES.get(name, "log_probs" if is_drawn else None)
+def has_boundary(name: str) -> bool:
+    """Checks whether a method's boundary is drawn: one for all rows, learned without labels."""
+    # Raw PC is a variant, and the paper's Fig. 2 has it.
+    return name == "pc_raw" or (is_over_shots(name) and not METHODS[name].probe.labels)
 
 
 class Boundary(NamedTuple):
     """The decision boundary of one method."""
 
     lines: list[np.ndarray]  # [m 2] each, nats: the second label's score, the first's
-    # The first label's score minus the second's, [t t]: along the first's, the second's.
-    margin: np.ndarray
     accuracy: float  # of the test rows, 0 to 1
     answers: np.ndarray  # the label of each test row
 
 
 def drawn_methods() -> tuple[str, ...]:
-    """Returns the methods with a panel, in the order of the table of methods."""
-    return tuple(filter(boundary_axes, METHODS))
+    """Returns the methods with a boundary, in the order of the table of methods."""
+    return tuple(filter(has_boundary, METHODS))
 
 
 def _drawn_blocks() -> set[str]:
@@ -123,7 +112,7 @@ def find_boundaries(two: TwoLabels) -> tuple[np.ndarray, dict[str, Boundary]]:
     for name in drawn_methods():
         margin, share, answers = decided[name]
         answers = answers[: len(scores)]  # without the padding
-        boundaries[name] = Boundary(zero_lines(ticks, margin), margin, float(share), answers)
+        boundaries[name] = Boundary(zero_lines(ticks, margin), float(share), answers)
     return ticks, boundaries
 
 

@@ -1,6 +1,5 @@
-"""Figures that only the evidence uses: heat maps of gains, and curves over rows learned from."""
+"""Figures that only the evidence uses: heat maps of gains."""
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,18 +8,12 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from batch_calibration.metrics import Estimate
-from batch_calibration.reporting import palette
 from batch_calibration.reporting.figures import style
 
 FARTHEST = 15.0  # points at which the color scale ends
 # Orange for losses and violet for gains differ for all kinds of color vision.
 ORANGE_TO_VIOLET = ("#7f3b08", "#e08214", "#fee0b6", "#f7f7f7", "#d8daeb", "#8073ac", "#2d004b")
 CELL_INK = "#010101"  # color of a number in a light cell, which stays light on a dark page
-SIZE_TICKS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
-NATS_TICKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-MIN_GAIN_SHOWN = -12.0  # lower end of the gain axis, in points
-# Method -> values by size; and whether the axis is logarithmic.
-Learning = tuple[Mapping[str, np.ndarray], bool]
 
 
 def forest_row(value: float, low: float, high: float, sign: int) -> tuple[Estimate, int]:
@@ -102,42 +95,3 @@ def gain_maps(
         columns=columns, from_top=False, dpi=100,
     )  # fmt: skip
     return style.finish(figure, heading, "", []).figure
-
-
-@style.styled
-def learning_chart(
-    lines: Sequence[Mapping[str, Learning]], sizes: Sequence[Sequence[int]], heading: str
-) -> Figure:
-    """Draws curves of methods against the number of rows learned from.
-
-    Args:
-        lines: title -> panel, for each line of panels.
-        sizes: numbers of rows learned from, for each line.
-        heading: heading of the figure.
-    """
-    columns = max(map(len, lines))
-    figure, grid = style.panels(sum(map(len, lines)), (4.2, 2.8), columns, shares_y=False, dpi=100)
-    panels = iter(grid)
-    for by_title, at in zip(lines, sizes, strict=True):
-        for title, panel in by_title.items():
-            _draw_learning(next(panels), title, panel, np.array(at))
-    return style.finish(figure, heading, "", []).figure
-
-
-def _draw_learning(axes: Axes, title: str, panel: Learning, sizes: np.ndarray) -> None:
-    curves, is_logarithmic = panel
-    for method, heights in curves.items():
-        # A logarithmic axis cannot show 0.
-        kept = heights > 0 if is_logarithmic else np.ones(len(heights), bool)
-        dash = style.DASHES[palette.dash(method)]
-        axes.plot(sizes[kept], heights[kept], color=palette.color(method), ls=dash, label=method)
-    style.label(axes, title, "rows learned from", width=4.2)
-    ticks = SIZE_TICKS[: bisect_right(SIZE_TICKS, sizes[-1])]
-    style.number_ticks(axes.xaxis, ticks, is_log=True)
-    if is_logarithmic:
-        style.number_ticks(axes.yaxis, NATS_TICKS, is_log=True)
-        axes.set_ylim(NATS_TICKS[0], NATS_TICKS[-1])
-    else:
-        axes.axhline(0.0, color=style.INK, lw=1.0, zorder=0)
-        highest = max((float(heights.max()) for heights in curves.values()), default=1.0)
-        axes.set_ylim(MIN_GAIN_SHOWN, highest + 1)

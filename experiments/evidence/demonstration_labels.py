@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, product, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from textwrap import fill
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import csv_text, file_name, write_whole
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
-from batch_calibration.reporting import frame, writing
+from batch_calibration.reporting import frame, palette, writing
 from batch_calibration.reporting.cells import MARK, Cells, gain_cell
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, task_title
@@ -23,13 +23,11 @@ from batch_calibration.studies import Record, Store, unpack
 
 NONE, GOLD, FLIPPED = "none", "gold", "flipped"
 NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"
-# Condition -> color, in the order of the columns.
-COLORS = {
-    NONE: "#7f7f7f", GOLD: "#1f77c4", "random": "#a87900", FLIPPED: "#d55e00",
-    "training words": "#2e8fc7", "training words, random": "#8c8200",
-    "training words, flipped": "#a0695c", NEW: "#00936b", "held-out words, random": "#1391a0",
-    NEW_FLIPPED: "#b3659a",
-}  # fmt: skip
+CONDITIONS = (
+    NONE, GOLD, "random", FLIPPED, "training words", "training words, random",
+    "training words, flipped", NEW, "held-out words, random", NEW_FLIPPED,
+)  # fmt: skip
+"""The conditions in the order of the columns."""
 # Condition -> the same condition with flipped labels.
 FLIPS = {GOLD: FLIPPED, NEW: NEW_FLIPPED}
 MAX_DROP_UNREAD = 0.1  # largest drop by flipped labels for the verdict that a model ignores them
@@ -56,6 +54,8 @@ LIKELIER_NOTE = (
 )
 VARIED = ("task", "shots", "seed", "id", *frame.LABELS)
 """Factors that vary in a study."""
+UNNAMED = ("data", "scorer")
+"""Fixed factors that are not in the heading of the figure."""
 # Factors that a study holds fixed, and their levels: the model first, then by name.
 Fixed = tuple[tuple[str, str], ...]
 # Returns 1 for each row of a record that a method answers rightly, else 0, [n]; or None.
@@ -96,7 +96,7 @@ class Study(NamedTuple):
     @property
     def conditions(self) -> list[str]:
         """The conditions with results, in the order of the columns."""
-        return list(filter({point.condition for point in self.right}.__contains__, COLORS))
+        return list(filter({point.condition for point in self.right}.__contains__, CONDITIONS))
 
     def shots(self, task: str) -> list[int]:
         """Returns the numbers of shots of a task."""
@@ -252,7 +252,7 @@ def condition_cells(study: Study) -> Cells:
         rows = rows or [["task", "shots", "method", "chance", *estimates]]
         row = [task_title(task), str(shots), method, f"{100 / study.labels[task]:.1f}"]
         for name, estimate in estimates.items():
-            if estimate and name in COLORS:
+            if estimate and name in CONDITIONS:
                 row.append(f"{100 * estimate.value:.1f}")
             else:
                 row.append(gain_cell(estimate))
@@ -375,42 +375,37 @@ def verdict(study: Study) -> str:
 
 @style.styled
 def draw(study: Study) -> style.Drawn:
-    """Draws a panel for each task and method, with a line and 95 % intervals for each condition."""
-    tasks = list(study.labels)
-    columns = min(len(tasks), 4)
-    # Each line of panels shows up to four tasks with one method.
-    shown = []
-    for start, method in product(range(0, len(tasks), columns), REFERENCES):
-        shown += [(task, method) for task in tasks[start : start + columns]]
-    figure, grid = style.panels(len(shown), (3.0, 2.4), columns)
-    for axes, (task, method) in zip(grid, shown, strict=True):
-        _draw_conditions(axes, study, task, method)
-    note = f"{style.INTERVALS} Over draws and rows. Dashed: no demonstrations; dotted: chance."
-    return style.finish(figure, study.heading, note, estimate_cells(study))
-
-
-def _draw_conditions(axes: Axes, study: Study, task: str, method: str) -> None:
-    shots = study.shots(task)
-    # Conditions are shifted sideways, so that their intervals do not overlap.
-    shifts = np.linspace(-0.2, 0.2, len(study.conditions))
-    for name, shift in zip(study.conditions, shifts, strict=True):
-        color, estimates = COLORS[name], {}
-        for count in shots:
-            if estimate := study.mean([_point(task, count, name, method)]):
-                estimates[count] = estimate
-        if not estimates:
-            continue
-        mean, low, high = 100 * np.array(list(estimates.values())).T  # [shots] each, %
-        if name == NONE:
-            axes.axhline(mean[0], color=color, ls="--", lw=1.0, label="no demonstrations", zorder=0)
-            continue
-        at = np.array(list(estimates)) + shift
-        axes.plot(at, mean, color=color, ls="--" if "words" in name else "-", lw=1.5)
-        axes.vlines(at, low, high, colors=color, lw=1.4)
-        style.dots(axes, at, mean, color, size=3, name=name)
-    axes.axhline(
-        100 / study.labels[task], color=style.INK, ls=":", lw=1.0, label="chance", zorder=0
-    )
-    style.label(axes, f"{task_title(task)}: {method}", "shots per class", style.ACCURACY)
-    style.number_ticks(axes.xaxis, shots, is_log=False)
-    axes.set(xlim=(min(shots) - 0.5, max(shots) + 0.5), ylim=(0.0, 100.0))
+    """Draws the mean over tasks and shots of each condition with 95 % intervals, and each task."""
+    width = 0.4 + 0.65 * len(study.conditions)
+    figure, (axes,) = style.panels(1, (width, 2.6), dpi=200)
+    chance = 100 * float(np.mean([1 / count for count in study.labels.values()]))
+    axes.axhline(chance, color=style.INK, ls=":", lw=1.0, zorder=0)
+    axes.annotate("chance", (len(study.conditions) - 0.4, chance), (0, 2), ha="right",
+                  **style.ASIDE)  # fmt: skip
+    rows = estimate_cells(study)
+    for method, side in zip(REFERENCES, (-0.17, 0.17), strict=True):
+        look: Any = {"color": palette.color(method), "is_hollow": method == BASELINE}
+        for place, name in enumerate(study.conditions):
+            estimates = []
+            for task in study.labels:
+                shots = [0] if name == NONE else study.shots(task)
+                estimate = study.mean([Point(task, count, name, method) for count in shots])
+                estimates += [estimate] if estimate else []
+            if not estimates:
+                continue
+            mean, low, high = (100 * end for end in over_tasks(estimates))
+            values = [100 * estimate.value for estimate in estimates]
+            aside = [place + 1.7 * side] * len(values)
+            style.dots(axes, aside, values, size=2.5, alpha=0.6, **look)
+            axes.vlines(place + side, low, high, colors=palette.color(method), lw=1.6)
+            style.dots(axes, [place + side], [mean], size=6.0, name="" if place else method, **look)
+            ends = [f"{end:.4g}" for end in (mean, low, high)]
+            rows.append(["average", "all", method, name, *ends])
+    style.label(axes, "", "labels of the demonstrations", style.ACCURACY)
+    names = [fill(name, 11) for name in study.conditions]
+    axes.set_xticks(range(len(names)), names)
+    note = f"Small dots: tasks, mean over shots. Large dots: their mean. {style.INTERVALS}"
+    # The names of the files distinguish studies by the rest.
+    named = [frame.word_of(*factor) for factor in study.fixed if factor[0] not in UNNAMED]
+    heading = f"Accuracy by the labels of the demonstrations: {', '.join(named)}"
+    return style.finish(figure, heading, note, rows)

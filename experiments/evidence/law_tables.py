@@ -5,7 +5,6 @@ from itertools import product
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batch_calibration.metrics import Estimate
@@ -13,7 +12,7 @@ from batch_calibration.reporting import palette
 from batch_calibration.reporting.cells import Cells, NumberCell, markdown
 from batch_calibration.reporting.figures import style
 from experiments.evidence import statistics
-from experiments.evidence.gain import Margins, break_even_shares, expected_gain
+from experiments.evidence.gain import Margins, expected_gain
 from experiments.evidence.page import csv_link
 
 ONE_POINT = 0.01
@@ -27,6 +26,8 @@ FIT_HEAD = [
     "rows", "labels", "R²", "signs right", "slope", "mean error, points"
 ]  # fmt: skip
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
+LOOKS = ((palette.SPARES[0], "o"), (palette.SPARES[3], "s"), (palette.SPARES[4], "^"))
+SEPARATIONS = (0.25, 1.0)  # of the lines, in spreads
 
 
 class PairCells(NamedTuple):
@@ -179,7 +180,7 @@ def section(
         markdown(fit),
         f"The same for [single tasks and other models]({csv_link('evidence_law_other')}), which "
         "did not influence the law (intervals over models, or over tasks of one model).",
-        "![Gain by the share of the first label: the law's lines, measured points]"
+        "![Gain of BC with balanced labels by the bias, every pair of labels of every model]"
         "(figures/evidence_law.png)",
         "Decisions about BC with two labels, over all shares and sizes equally:",
         markdown(worth),
@@ -232,39 +233,36 @@ def _numbers(margins: Margins) -> tuple[float, ...]:
     return tuple(map(float, (margins.bias, margins.separation, spread)))
 
 
-def typical(cells: Sequence[PairCells]) -> PairCells:
-    """Finds the pair with the median of the mean absolute errors."""
-    errors = [np.abs(cell.measured - cell.expected).mean() for cell in cells]
-    return cells[int(np.argsort(errors)[len(errors) // 2])]
-
-
 @style.styled
 def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> Figure:
-    """Draws the pair of median error of each set, and the break-even shares."""
-    names = list(dict.fromkeys(cell.set_name for cell in cells))
-    figure, grid = style.panels(len(names) + 1, (2.6, 2.4), shares_y=False)
-    at = np.linspace(0.02, 0.98, 97)
-    for axes, name in zip(grid, names, strict=False):
-        cell = typical(of_set(cells, name))
-        axes.axhline(0.0, color=style.INK, lw=1.0, zorder=0)
-        for j, (size, color) in enumerate(zip(sizes, palette.SPARES, strict=False)):
-            axes.plot(at, 100 * np.asarray(expected_gain(cell.margins, at, size)), color=color)
-            measured = 100 * cell.measured[:, j]
-            style.dots(axes, shares, measured, color, size=3.0, name=f"{size:,} rows")
-        beta, delta, sigma = _numbers(cell.margins)
-        title = f"{cell.unit}\nβ {beta:.2f}, δ {delta:.2f}, {SIGMA} {sigma:.2f}"
-        style.label(axes, title, "share of the first label", "gain over icl (points)", width=2.6)
-    _draw_break_even(grid[-1])
-    heading = "Gain predicted by the law (lines) and measured (dots)"
-    return style.finish(figure, heading, "", []).figure
-
-
-def _draw_break_even(axes: Axes) -> None:
-    """Draws the greatest share of the preferred label at which BC gains, with many rows."""
-    biases = np.linspace(0.0, 4.0, 81)
-    for separation, dash in zip((0.5, 1.0, 2.0, 4.0), palette.DASHES, strict=False):
-        high = np.asarray(break_even_shares(Margins(biases, separation, 1.0))[1])
-        name = f"δ/{SIGMA} {separation:g}"
-        axes.plot(biases, high, color=style.INK, ls=style.DASHES[dash], label=name)
-    style.label(axes, "BC gains below the line", f"bias |β| / {SIGMA}",
-                "share of the preferred label", width=2.6)  # fmt: skip
+    """Draws the gain of each pair with balanced labels and the most rows, by its bias."""
+    figure, (axes,) = style.panels(1, (3.4, 2.4), dpi=200)
+    balanced = int(np.argmin(np.abs(np.array(shares) - 0.5)))
+    axes.axhline(0.0, color=style.INK, lw=1.0, zorder=0)
+    most = 0.0
+    names = dict.fromkeys(cell.set_name for cell in cells)
+    for name, (color, marker) in zip(names, LOOKS, strict=False):
+        points = []
+        for cell in of_set(cells, name):
+            bias, _, spread = _numbers(cell.margins)
+            points.append((abs(bias) / spread, 100 * cell.measured[balanced, -1]))
+        x, y = np.array(points).T
+        most = max(most, float(x.max()))
+        style.dots(axes, x, y, color, size=3.5, marker=marker, alpha=0.7, name=name)
+    at = np.linspace(0.0, most, 81)
+    for separation, dash in zip(SEPARATIONS, palette.DASHES, strict=False):
+        margins = Margins(at, separation, 1.0)
+        gains = 100 * np.asarray(expected_gain(margins, shares[balanced], sizes[-1]))
+        axes.plot(at, gains, color=style.INK, ls=style.DASHES[dash], lw=1.0)
+        axes.annotate(f"δ = {separation:g} {SIGMA}", (most, gains[-1]), (3, 0), va="center",
+                      **style.ASIDE)  # fmt: skip
+    style.label(
+        axes, "", f"bias |β| / spread {SIGMA}", "gain of BC in accuracy (points)", width=3.4
+    )
+    heading = "Gain of BC with balanced labels, by the strength of the bias"
+    models = len({cell.unit for cell in cells})
+    note = (
+        f"A dot: two labels of one of {models} models; BC sees {sizes[-1]:,} rows. Lines: the gain "
+        f"predicted for labels with a separation δ."
+    )
+    return style.finish(figure, heading, note, []).figure

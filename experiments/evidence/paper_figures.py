@@ -18,12 +18,9 @@ from batch_calibration.reporting import frame, palette, two_labels
 from batch_calibration.reporting.cells import Cells
 from batch_calibration.reporting.figures import intervals, style
 from batch_calibration.reporting.figures.scores import (
-    plot_lines,
+    draw_planes,
     plot_points,
-    plot_rows,
     score_title,
-    set_limits,
-    set_plane,
 )
 from batch_calibration.reporting.figures.studies import AVERAGE, Row
 from batch_calibration.reporting.figures.style import ACCURACY, DASHES, INK, Drawn
@@ -42,8 +39,8 @@ from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.studies import Record
 
-BOUNDARY_TASKS = ("sst2", "qnli")
-"""Tasks with boundaries that come first (the paper's Fig. 2)."""
+BOUNDARY_TASKS = ("mrpc", "rte")
+"""Tasks with boundaries that come first; the embedded model has a bias on them."""
 STRENGTH_TASKS = ("qqp", "cb")
 """Tasks with a separate figure of their strength (the paper's Fig. 5)."""
 IMAGE_TASKS = ("svhn", "eurosat", "clevr")
@@ -208,17 +205,25 @@ def paper_figures(results: PaperResults) -> Iterator[Drawing]:
     if all(record.searched for record in group.records):
         draw = partial(draw_strength, group)
         yield Drawing(section, f"{section}-strength", draw, "Figure 11")
-    firsts = [task.records[0] for task in group.tasks.values()]
-    drawable = filter(two_labels.can_draw, filter(None, map(results.load, firsts)))
-    tables = list(drawable)
+    tables = list(filter(two_labels.can_draw, _most_biased(results, group)))
     tables.sort(key=lambda table: table.context.get("task") not in BOUNDARY_TASKS)
+    heading = f"{group.heading}, the draw with the largest bias"
     if chosen := tables[: results.boundary_tasks]:
-        draw = partial(draw_boundaries, chosen, group.heading)
+        draw = partial(draw_planes, [(table, {}) for table in chosen], heading)
         yield Drawing(section, f"{section}-boundaries", draw, "Figure 2")
     of_two = [table for table in tables if len(table.label_names) == 2]
     if len(of_two) > len(chosen):
-        draw = partial(draw_boundaries, of_two, group.heading)
+        draw = partial(draw_planes, [(table, {}) for table in of_two], heading)
         yield Drawing(section, f"{section}-boundaries-all", draw, "Figure 10")
+
+
+def _most_biased(results: Results, group: Frame) -> Iterator[ScoreTable]:
+    """Yields the table of each task's draw of demonstrations with the largest bias."""
+    for part in group.tasks.values():
+        found = part.records
+        found = sorted(found, key=lambda record: -np.ptp(record.methods[CORRECTED].bias or 0.0))
+        if table := results.load(found[0]):
+            yield table
 
 
 def _image_figures(results: Results) -> Iterator[Drawing]:
@@ -246,39 +251,6 @@ def _shifted_contexts(results: Results, group: Frame, preferred: str) -> list[Sh
         if contexts:
             return contexts
     return []
-
-
-@style.styled
-def draw_boundaries(tables: Sequence[ScoreTable], setting: str) -> Drawn:
-    """Draws test rows by right label and decision boundaries (the paper's Fig. 2 and 10).
-
-    Each table has a row of panels, one for each method. CC is drawn in probabilities, because its
-    boundary is a line through their origin. Other methods are drawn in log-probabilities, because
-    their boundary is a shifted diagonal (PC: the curve of equal densities).
-    """
-    methods = two_labels.drawn_methods()
-    count = len(methods) * len(tables)
-    figure, grid = style.panels(count, (2.6, 2.8), len(methods), shares_y=False)
-    panels = iter(grid)
-    for two in map(two_labels.cut_table, tables):
-        scores, _ = two.blocks["test"]
-        ticks, boundaries = two_labels.find_boundaries(two)
-        for method, boundary in boundaries.items():
-            axes = next(panels)
-            in_probs = two_labels.boundary_axes(method) == "probs"
-            scale = np.exp if in_probs else np.asarray
-            at, colors = scale(ticks), palette.LABEL_COLORS[::-1]
-            axes.contourf(at, at, boundary.margin, [-1e9, 0, 1e9], colors=colors, alpha=0.1)
-            plot_rows(axes, two, scale(scores))
-            plot_lines(axes, "", map(scale, boundary.lines), INK, "solid")
-            title = f"{two.heading}\n{method}: {100 * boundary.accuracy:.1f} % right"
-            set_plane(axes, title, two, ticks, in_probs=in_probs, width=2.6)
-    note = (
-        "One context a task. Solid: the method's boundary; dashed: plain ICL's; shaded: predicted "
-        "as the label of that color."
-    )
-    cells = two_labels.row_cells(tables)
-    return style.finish(figure, f"Decision boundaries: {setting}", note, cells)
 
 
 @style.styled
@@ -351,7 +323,9 @@ def _draw_shifted(
     y_title, x_title = (score_title(label, context.unit, less) for label in context.labels)
     shown = f"{context.name}: {title}\n{100 * context.accuracy(method):.1f} % right"
     style.label(axes, shown, x_title, y_title)
-    set_limits(axes, (float(pooled.min()) - pad, float(pooled.max()) + pad))
+    limits = float(pooled.min()) - pad, float(pooled.max()) + pad
+    axes.plot(limits, limits, color=palette.GRAY, ls="--", lw=1.0, zorder=1)
+    axes.set(xlim=limits, ylim=limits)
 
 
 def _draw_bias(axes: Axes, contexts: Sequence[Shifted], context: Shifted) -> None:

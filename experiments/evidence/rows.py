@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,11 @@ from matplotlib.figure import Figure
 
 from batch_calibration.methods import METHODS, Evidence, gather, get_method, make_calibrator
 from batch_calibration.metrics import predict
+from batch_calibration.reporting import palette
 from batch_calibration.reporting.cells import Cells, markdown
+from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.frame import REFERENCES
-from experiments.evidence import charts, pools
+from experiments.evidence import pools
 from experiments.evidence.page import Written, csv_link
 from experiments.evidence.pools import Pool
 from experiments.evidence.statistics import interval_cell, mean_interval, number_cells
@@ -79,7 +81,7 @@ def section(curves_by_group: Sequence[Curves]) -> str:
         "Gain over ICL in points by the number of rows learned from, judged on "
         f"{min(curves.tested for curves in curves_by_group):,} other rows of the same model, with "
         "95 % intervals over models. `bcl` learns from labeled rows.",
-        "![Bias error and gain against the rows learned from](figures/evidence_rows.png)",
+        "![Gain of four methods by the rows learned from](figures/evidence_rows.png)",
     ]
     paragraphs += [markdown(gains(curves, ON_THE_PAGE)) for curves in curves_by_group]
     paragraphs.append(
@@ -114,26 +116,24 @@ def cells(curves_by_group: Sequence[Curves]) -> Cells:
     return lines
 
 
+@style.styled
 def draw(curves_by_group: Sequence[Curves]) -> Figure:
-    """Draws bias error, gains without labels and gains with labels, for each kind of rows."""
-    lines = []
-    for curves in curves_by_group:
-        errors: dict[str, np.ndarray] = {}
-        without_labels: dict[str, np.ndarray] = {}
-        with_labels: dict[str, np.ndarray] = {}
-        for name, gains_ in curves.accuracy.items():
-            probe = METHODS[name].probe
-            (with_labels if probe.labels else without_labels)[name] = gains_.mean(axis=1)
-            # A method that learns from content-free rows has the same error at every size.
-            if name in curves.error and not probe.labels and BLOCK not in probe.blocks:
-                errors[name] = curves.error[name].mean(axis=1)
-        lines.append({
-            f"{curves.title}: error of the bias (nats)": (errors, True),
-            f"{curves.title}: without labels, points above {BASELINE}": (without_labels, False),
-            f"{curves.title}: m labeled rows, points above {BASELINE}": (with_labels, False),
-        })  # fmt: skip
-    heading = "Accuracy of methods against the rows they learned from"
-    return charts.learning_chart(lines, [curves.sizes for curves in curves_by_group], heading)
+    """Draws the mean gain of the page's methods by the rows learned from, for each kind of rows."""
+    figure, grid = style.panels(len(curves_by_group), (2.2, 2.2), dpi=200)
+    for axes, curves in zip(grid, curves_by_group, strict=True):
+        axes.axhline(0.0, color=style.INK, lw=1.0, zorder=0)
+        for name in filter(ON_THE_PAGE.__contains__, curves.accuracy):
+            color, dash = palette.color(name), style.DASHES[palette.dash(name)]
+            mean = curves.accuracy[name].mean(axis=1)
+            marker = "os^D"[ON_THE_PAGE.index(name)]
+            look: Any = {"color": color, "ls": dash, "marker": marker, "ms": 3.5, "lw": 1.2}
+            axes.plot(curves.sizes, mean, label=name, **look)
+        style.label(axes, curves.title, "rows learned from", "gain over ICL (points)", width=2.2)
+        ticks = [10.0**power for power in range(len(str(curves.sizes[-1])))]
+        style.number_ticks(axes.xaxis, ticks, is_log=True)
+        axes.tick_params(axis="x", labelrotation=0)
+    heading = "Gain in accuracy by the rows that a method learns from, mean over models"
+    return style.finish(figure, heading, "", []).figure
 
 
 BASELINE, SHOWN = REFERENCES

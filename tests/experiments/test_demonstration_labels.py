@@ -270,16 +270,23 @@ def test_tables_and_the_figure_of_a_study(tmp_path, capsys):
     assert csv[2].startswith(f"sst2,1,icl,gold,{100 * RIGHT:.4g},")
 
 
-def test_the_figure_has_a_line_a_condition(tmp_path):
+def test_the_figure_has_the_mean_of_each_condition(tmp_path):
     (found,) = reading.find_studies(study(Reader(), tmp_path).records())
-    panels = reading.draw(found).figure.axes
-    assert [axes.get_title(loc="left") for axes in panels] == ["SST-2: icl", "SST-2: bc"]
-    for axes in panels:
-        dots = {view.get_label(): view for view in axes.collections if view.get_label()[0] != "_"}
-        assert set(dots) == {*found.conditions[1:]}
-        flipped = dots["flipped"].get_offsets()[:, 1]
-        np.testing.assert_allclose(flipped, [100 - 100 * RIGHT] * 2, 1e-4)
-    figures.check(panels[0].figure)
+    drawn = reading.draw(found)
+    (axes,) = drawn.figure.axes
+    names = [text.get_text().replace("\n", " ") for text in axes.get_xticklabels()]
+    assert names == found.conditions
+    cells = figures.columns([drawn.cells[0], *(row for row in drawn.cells if row[1] == "all")])
+    assert cells["condition"] == 2 * found.conditions
+    assert cells["method"] == ["icl"] * len(names) + ["bc"] * len(names)
+    dots = np.concatenate([one.get_offsets() for one in axes.collections if len(one.get_offsets())])
+    for name, right in (("gold", RIGHT), ("flipped", 1 - RIGHT)):
+        at = names.index(name)
+        assert float(cells["value"][at]) == pytest.approx(100 * right, abs=0.01)
+        heights = dots[np.abs(dots[:, 0] - at) < 0.5][:, 1]
+        # Of each method a small dot, the only task, and a large one.
+        np.testing.assert_allclose(heights, 4 * [100 * right], 1e-4)
+    figures.check(drawn.figure)
 
 
 def test_contexts_with_other_labels_differ_in_these_factors(tmp_path):

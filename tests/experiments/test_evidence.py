@@ -4,6 +4,7 @@ import csv
 from itertools import product
 from pathlib import Path
 
+import figures
 import jax
 import numpy as np
 import pytest
@@ -24,10 +25,12 @@ from experiments.evidence import (
     page,
     pools,
     real,
+    rows,
     sets,
     statistics,
     studies,
 )
+from experiments.evidence.gain import Margins
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = "real failure shares rows law demonstrations judge ensemble recommend"
@@ -373,6 +376,30 @@ def test_names_at_the_command_line_are_split(program, shared, tmp_path):
 
 
 # The law.
+
+
+def test_the_figure_of_the_law_has_every_pair_at_balanced_labels():
+    cells, margins = [], [Margins(bias, 1.0, (1.0, 2.0)) for bias in (0.5, -1.0, 2.0)]
+    for name, own in zip("AAB", margins, strict=True):
+        gains = np.array([[0.3, 0.2], [-0.1, own.bias / 10], [0.4, 0.3]])  # [shares, sizes]
+        cells.append(law_tables.PairCells(name, f"m{own.bias}", own, gains, gains, gains, gains))
+    figure = law_tables.draw(cells, (0.2, 0.5, 0.9), (10, 100))
+    points = np.concatenate([dots.get_offsets() for dots in figure.axes[0].collections])
+    spread = np.sqrt(2.5)
+    expected = [(0.5 / spread, 5), (1 / spread, -10), (2 / spread, 20)]
+    np.testing.assert_allclose(points, expected, rtol=1e-5)
+    figures.check(figure)
+
+
+def test_the_figure_of_rows_has_the_methods_of_the_page():
+    gains = {name: np.array([[-1.0, 1.0], [2.0, 4.0]]) for name in ("bc", "bcl", "rbcorr")}
+    curves = [rows.Curves(title, (1, 20), 9, 50.0, gains, {}) for title in "AB"]
+    figure = rows.draw(curves)
+    for axes in figure.axes:
+        lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
+        assert set(lines) == {"bc", "bcl"}
+        assert lines["bc"].get_xydata().tolist() == [[1, 0], [20, 3]]
+    figures.check(figure)
 
 
 @pytest.mark.slow

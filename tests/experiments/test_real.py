@@ -9,10 +9,13 @@ import subprocess
 import tarfile
 import zipfile
 
+import figures
+import numpy as np
 import pytest
 from processes import python
 
 from batch_calibration.errors import InputError
+from batch_calibration.reporting.curves import Curves
 from batch_calibration.scoring.data.task_file import load_task
 from experiments.evidence import rated_sentences as real
 from experiments.evidence import small_model
@@ -112,6 +115,18 @@ def test_a_registry_that_fails_once_is_asked_again(tmp_path, monkeypatch):
 def test_a_preset_that_is_not_there_is_refused_before_all(tmp_path, refuses):
     assert "'smok'" in str(refuses(small_model.run, tmp_path, "smok"))
     assert not list(tmp_path.iterdir())
+
+
+def test_the_figure_has_the_average_first():
+    tasks = {}
+    for task, more in (("one", 0.0), ("two_words", 10.0)):
+        icl = {0: np.array([80.0]), 4: np.array([50.0, 60.0]) + more}
+        tasks[task] = {"icl": icl, "bc": {0: np.array([76.0]), 4: np.array([70.0, 72.0])}}
+    figure = small_model.draw(Curves("s", "h", "shots per class", tasks))
+    assert figures.titles(figure) == ["average of 2 domains", "one", "two words"]
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert sorted(texts) == ["60.0", "71.0", "76.0", "80.0", "as scored (ICL)", "with BC"]
+    figures.check(figure)
 
 
 def test_without_a_registry_the_program_says_one_sentence(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from batch_calibration.methods import METHODS, compare, correct, fit, gather
 from batch_calibration.methods.fitting import make_calibrator
 from batch_calibration.reporting.curves import is_over_shots
-from batch_calibration.reporting.two_labels import boundary_axes
+from batch_calibration.reporting.two_labels import has_boundary
 
 KEY = jax.random.key(0)
 ROWS, LABELS = 24, 3
@@ -308,7 +308,7 @@ def test_what_is_drawn_and_recorded_is_the_paper_s():
     paper = {"icl", "cc", "dc", "pc", "bc", "bcl"}
     assert having("over_stream") == {"bc_running"} and set(filter(is_over_shots, METHODS)) == paper
     assert having("over_probe_sizes") == {"pc", "bc", "bc_shrunk"}
-    assert set(filter(boundary_axes, METHODS)) == (paper - {"bcl"}) | {"pc_raw"}
+    assert set(filter(has_boundary, METHODS)) == (paper - {"bcl"}) | {"pc_raw"}
     assert having("has_curve") == {"bcl"}
     matched = {"prior_matching", "otter", "sld_em", "prior_counted", "prior_moved", "bbse"}
     likely = {"bc_empirical_bayes", "bcl_empirical_bayes", "bc_pooled_shares"}

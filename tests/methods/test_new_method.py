@@ -79,13 +79,17 @@ def test_every_figure_draws_it(workdir, tmp_path):
     results = Results(workdir.records(), workdir.table_of)
     drawn = {d.slug.removeprefix("m-"): d for d in writing.make_figures(results)}
     assert two_labels.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "pc_raw", "toy")
-    (legend,) = drawn["boundaries"].draw().figure.legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert names[: len(two_labels.drawn_methods())] == [*two_labels.drawn_methods()]
+    for axes in drawn["boundaries"].draw().figure.axes:
+        names = [text.get_text().split()[0] for text in axes.get_legend().get_texts()]
+        assert tuple(names[2:]) == two_labels.drawn_methods()  # behind two labels
     text_of = {}
     for name, drawing in drawn.items():
         panels = drawing.draw().figure.axes
-        names = [label for axes in panels for label in axes.get_legend_handles_labels()[1]]
+        names = []
+        for axes in panels:
+            names += axes.get_legend_handles_labels()[1]
+            legend = axes.get_legend()
+            names += [text.get_text() for text in legend.get_texts()] if legend else []
         text_of[name] = " ".join([*names, *(axes.get_title(loc="left") for axes in panels)])
     for name in ("gains", "boundaries", "probe-size"):
         assert "toy" in text_of[name], name

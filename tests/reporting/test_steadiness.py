@@ -1,5 +1,7 @@
 """Deviation of accuracy along a factor: the jackknife, its table and its figure."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from making import make_record
@@ -124,3 +126,15 @@ def test_the_figure_of_robustness_has_a_dot_for_each_level_that_is_matched():
     assert [float(row[2]) for row in rows] == pytest.approx([50, 60, 70])
     (drawing,) = (d for d in writing.make_figures(Results(records)) if "robustness" in d.slug)
     assert drawing.number == "Figure 8" and drawing.draw().cells == drawn.cells
+
+
+@pytest.mark.parametrize(("levels", "boxes"), [(4, 0), (5, 2)])
+def test_a_box_has_five_dots_or_more(levels, boxes):
+    records = []
+    for task, template in product(("rte", "sst2"), range(levels)):
+        context = {"options": {"template": template}}
+        right = {"icl": 0.5 + template / 20, "bc": 0.8}
+        records.append(make_record(task, right, rows=100, context=context))
+    (axes,) = studies.draw_robustness(Frame(records), ["template"]).figure.axes
+    assert len(axes.patches) == boxes
+    assert [len(dots.get_offsets()) for dots in axes.collections] == [levels, levels]

@@ -139,7 +139,7 @@ def test_figures_are_drawn(tmp_path, kind):
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
         drawn = studies.draw_curves(curves.by_shots("m", Frame(records)))
         panels = [axes for axes in drawn.figure.axes if axes.axison]
-        assert panels[-1].get_title(loc="left") == studies.AVERAGE
+        assert panels[0].get_title(loc="left") == studies.AVERAGE
         assert len(panels) == 6 and len({axes.get_ylim() for axes in panels}) == 1
     else:
         drawn = studies.draw_curves(*curves.find_curves("m", Frame([record(sizes=SIZES)])))

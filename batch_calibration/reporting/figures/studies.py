@@ -13,9 +13,10 @@ from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.figures.style import ACCURACY, DASHES, Drawn
 from batch_calibration.reporting.frame import REFERENCES, Frame, factor_name, task_title
 
+LEAST_OF_BOX = 5  # dots; fewer have no quartiles
 BOXES_NOTE = (
-    "Boxes: quartiles and median; whiskers reach 1.5 boxes at most; a dot is a level, the mean "
-    "over contexts that are matched in the other factors."
+    "A dot is a level, the mean over contexts that are matched in the other factors. Boxes, of "
+    f"{LEAST_OF_BOX} levels or more: quartiles and median; whiskers reach 1.5 boxes at most."
 )
 BOX: Any = {"widths": 0.3, "showfliers": False, "showcaps": False, "patch_artist": True}
 AVERAGE = "average over the tasks"
@@ -36,10 +37,11 @@ def draw_robustness(group: Frame, names: Sequence[str]) -> Drawn:
             parts = group.matched(name).frame.by(name)
             values = np.array([100 * part.average(method) for part in parts.values()])
             line, box = {"color": color}, {"edgecolor": color, "facecolor": f"{color}26"}
-            at = [place + side]
-            axes.boxplot(
-                values, positions=at, medianprops=line, whiskerprops=line, boxprops=box, **BOX
-            )
+            if len(values) >= LEAST_OF_BOX:
+                at = [place + side]
+                axes.boxplot(
+                    values, positions=at, medianprops=line, whiskerprops=line, boxprops=box, **BOX
+                )
             # Fixed offsets, so that equal values stay apart and a figure stays the same.
             places = place + side + 0.1 * np.sin(2.4 * np.arange(len(values)))
             levels = [level for (level,) in parts]
@@ -66,10 +68,10 @@ def draw_curves(curves: Curves) -> Drawn:
     has_average = len(curves.tasks) > 1 and len(numbers) > 1
     figure, grid = style.panels(len(curves.tasks) + has_average, (3.0, 2.4))
     rows: list[Row] = []
-    for axes, task in zip(grid, curves.tasks, strict=False):
+    if has_average:  # the result, so it is the first panel
+        rows += _draw_average(grid.pop(0), curves, numbers)
+    for axes, task in zip(grid, curves.tasks, strict=True):
         rows += _draw_task(axes, curves, task)
-    if has_average:
-        rows += _draw_average(grid[-1], curves, numbers)
     kind = "standard error of the mean" if curves.of_mean else "standard deviation of the draws"
     header = ["task", "method", curves.axis, "accuracy", "low", "high"]
     note = f"Band: {kind}.{left_out}"
