@@ -81,6 +81,7 @@ def calibrate_files(args: Namespace) -> None:
 def diagnose_files(args: Namespace) -> None:
     """Reports the label that each prompt prefers, and whether a correction helps."""
     output.check_plot(args.plot)
+    output.check_lines(args.output)
     _check_method(args)
     corrected = _corrected(args, _contexts(args)[1])
     if args.json:
@@ -89,6 +90,7 @@ def diagnose_files(args: Namespace) -> None:
     else:
         summaries.show_contexts(corrected, args.changed, sys.stdout)
         _range(args, sys.stdout)
+    output.write_lines(args, summaries.context_lines(corrected), len(corrected))
     output.write_plot(args.plot, corrected, sys.stdout)
 
 
@@ -102,14 +104,20 @@ def recommend_files(args: Namespace) -> None:
     _, tables = _contexts(args)
     stated = prior.state(args.prior, tables)
     advised = _advise(tables, stated, by_labels=True, ordinal=args.ordinal)
-    if args.output:
+    is_csv = Path(args.output).suffix == ".csv"
+    if args.output and not is_csv:
         save_advice(args.output, dict(zip(_distinct_titles(tables), advised, strict=True)))
         print(f"advice: {args.output}", file=sys.stderr)
     if args.json:
         for table, advice in zip(tables, advised, strict=True):
             output.print_line(table, advice)
+    if args.json and not is_csv:
         return
-    summaries.show_advice([*map(_followed, tables, advised)], sys.stdout)
+    with Waiting("correcting"):
+        followed = [*map(_followed, tables, advised)]
+    if not args.json:
+        summaries.show_advice(followed, sys.stdout)
+    output.write_lines(args, summaries.context_lines(followed), len(tables))
 
 
 def _distinct_titles(tables: Sequence[ScoreTable]) -> list[str]:
@@ -145,9 +153,13 @@ def _advise(
     for table, of_context in zip(tables, stated, strict=True):
         is_by_design = of_context.known is None and table.context.get(BALANCED) is True
         known.append(BY_DESIGN if is_by_design else of_context.known)
-    advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
-    counts, finish = [one.counts for one in stated], partial(_advise_one, by_labels=by_labels)
-    return [*map(finish, tables, advised, counts)]
+    finished = list[Advice]()
+    with Waiting("choosing a correction", len(tables)) as waiting:
+        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
+        for table, advice, one in zip(tables, advised, stated, strict=True):
+            finished.append(_advise_one(table, advice, one.counts, by_labels=by_labels))
+            waiting.update(len(finished))
+    return finished
 
 
 def _advise_one(
@@ -170,6 +182,7 @@ def _advise_one(
 
 def compare_files(args: Namespace) -> None:
     """Compares methods: prints one table, or lines of JSON."""
+    output.check_lines(args.output)
     _, tables = _contexts(args)
     for table in tables:
         check_labeled(table)
@@ -186,6 +199,7 @@ def compare_files(args: Namespace) -> None:
             output.print_line(table, of_context)
     else:
         summaries.show_comparison(tables, comparisons, is_all=args.all, is_quiet=args.quiet)
+    output.write_lines(args, summaries.comparison_lines(tables, comparisons), len(tables))
 
 
 def convert_files(args: Namespace) -> None:
@@ -232,7 +246,9 @@ def report_files(args: Namespace) -> None:
     if labeled:
         options_of = {table.id: one.options for table, one in zip(tables, stated, strict=True)}
         common = [options_of[table.id] for table in labeled]
-        calibrated = run_calibration(labeled, names, seed=args.seed, options=chosen, common=common)
+        settings = {"seed": args.seed, "options": chosen, "common": common}
+        with Waiting("comparing methods", len(labeled)) as waiting:
+            calibrated = run_calibration(labeled, names, progress=waiting.update, **settings)
     record_of = {record.id: record for record in calibrated}
     records, verdicts = list[Record](), dict[str, Verdict]()
     for table, advice in zip(tables, _advise(tables, stated), strict=True):
@@ -246,7 +262,10 @@ def report_files(args: Namespace) -> None:
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     notes = summaries.group_notes(tables)  # `_contexts` has printed these
     page, source = Path(args.output), inputs.typed_source(args)
-    cards, missing = writing.write_report(results, page, notes, verdicts, date=date, source=source)
+    with Waiting("writing the page"):
+        cards, missing = writing.write_report(
+            results, page, notes, verdicts, date=date, source=source
+        )
     for sentence in missing[len(notes) :]:
         summaries.print_filled(sentence)
     summaries.show_gains(cards, source)
@@ -347,20 +366,25 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         followed = _follow_file(args.advice, tables) if args.advice else []
-        all_scores = [scores for _, scores in followed] or _correct(args, tables, stated)
+        with Waiting("correcting"):
+            all_scores = [scores for _, scores in followed] or _correct(args, tables, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
     advised = [advice for advice, _ in followed] or _advise(tables, stated, ordinal=args.ordinal)
-    for table, scores, advice, of_context in zip(tables, all_scores, advised, stated, strict=True):
-        known = of_context.known and of_context.known.all_shares(len(table.label_names))
-        method, is_ordinal = args.method, args.ordinal or None
-        if followed:
-            method, shares = name_of(advice), advice.shares
-            known = tuple(shares.values()) if shares and advice.source in (EQUAL, STATED) else None
-        diagnosis = diagnose_table(
-            table, scores, method, strength, args.dtype, known, ordinal=is_ordinal
-        )
-        corrected.append(CorrectedContext(table, scores, diagnosis, advice))
+    method, is_ordinal = args.method, args.ordinal or None
+    with Waiting("diagnosing", len(tables)) as waiting:
+        each = zip(tables, all_scores, advised, stated, strict=True)
+        for table, scores, advice, of_context in each:
+            known = of_context.known and of_context.known.all_shares(len(table.label_names))
+            if followed:
+                method, shares = name_of(advice), advice.shares
+                is_known = shares and advice.source in (EQUAL, STATED)
+                known = tuple(shares.values()) if is_known else None
+            diagnosis = diagnose_table(
+                table, scores, method, strength, args.dtype, known, ordinal=is_ordinal
+            )
+            corrected.append(CorrectedContext(table, scores, diagnosis, advice))
+            waiting.update(len(corrected))
     return corrected
 
 

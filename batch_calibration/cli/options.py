@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -71,7 +71,7 @@ OF_APART = {
         Flag("method", None, "method that needs neither labels nor probes", "bc"),
         Flag("prior", "P,Q", "share of each choice among the right answers, in order"),
         ADVICE,
-        Flag("include_path", "DIR", "a folder with your own tasks"),
+        Flag("include-path", "DIR", "a folder with your own tasks"),
         Flag("output", "DIR", "folder for the YAML files of the tasks", "corrected_tasks"),
     ),
 }
@@ -200,12 +200,14 @@ LEARNING = (
     Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),
 )
+DRY_RUN = Flag("dry-run", "", "print the plan without running it")
 ANSWERS = "the scores, .csv; answers are kept next to it and not requested again"
 WRITING = (
     Flag("output", "FILE", f"corrected scores: {SCORES}; - for standard output", of="calibrate"),
     Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of="convert"),
     Flag("output", "FILE", "the page", "report.html", of="report"),
-    Flag("output", "FILE", "the advice as JSON, for --advice of other commands", of="recommend"),
+    Flag("output", "FILE", "advice as JSON, for --advice; or contexts as .csv", of="recommend"),
+    Flag("output", "FILE", "a line for each context, .csv", of="diagnose compare"),
     Flag("output", "FILE", f"averaged scores: {SCORES}; - for standard output", of="ensemble"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),
@@ -215,7 +217,7 @@ WRITING = (
     Flag("all", "", "show all methods, and why others are left out", of="compare"),
     Flag("json", "", "print one line of JSON for each context", of="compare diagnose recommend"),
     Flag("quiet", "", "print no notes and no progress, only errors"),
-    Flag("dry-run", "", "print the plan without running it", of=NO_SCORES),
+    DRY_RUN._replace(of=NO_SCORES),
     Flag("workdir", "DIR", "keep score tables in a workdir", of="convert"),
 )
 # Flags of `ask`, about its prompts.
@@ -231,20 +233,23 @@ ASKING = (
 
 
 def _of_table(table: Mapping[str, tuple[type, str]]) -> list[Flag]:
-    return [Flag(name, METAVARS[kind], text, None, kind) for name, (kind, text) in table.items()]
+    flags = []
+    for name, (kind, text) in table.items():
+        flags.append(Flag(name.replace("_", "-"), METAVARS[kind], text, None, kind))
+    return flags
 
 
 OF_STUDIES: dict[str, Sequence[Flag]] = {
-    "score": _of_table(machine.FLAGS),
+    "score": (DRY_RUN, *_of_table(machine.FLAGS)),
     "sweep": (
         Flag("launcher", "TEXT", launchers.HELP, "local"),
         Flag("workers", "N", "number of workers that share the sweep", 2, int),
-        Flag("dry_run", "", "print contexts, tokens and time; score nothing"),
+        DRY_RUN,
         *_of_table(launchers.FLAGS),
     ),
     "show": (
         Flag("rows", "N", "rows of each block to show", 3, int),
-        Flag("nocost", "", "do not count the tokens of the whole sweep"),
+        Flag("no-cost", "", "do not count the tokens of the whole sweep"),
     ),
     "calibrate": (
         Flag("floor", "X", "raise scores below this many nats, -inf too, to it", None, float),
@@ -254,7 +259,7 @@ OF_STUDIES: dict[str, Sequence[Flag]] = {
     ),
     "tables": (Flag("quiet", "", "write the files and print no table"),),
     "figures": (
-        Flag("boundary_tasks", "N", "tasks in the figure of boundaries", 2, int),
+        Flag("boundary-tasks", "N", "tasks in the figure of boundaries", 2, int),
         Flag("formats", "TEXT", "formats of the figures: png, pdf, svg", "png"),
     ),
     "merge": (
@@ -309,12 +314,25 @@ def parse(arguments: Sequence[str]) -> Namespace:
         words = [re.sub(r"^--config\.", "--", word) for word in words]
     of_study = any(word.startswith("--workdir") for word in words)
     parser, commands = _make_parser(command, of_study=of_study)
-    args = parser.parse_args(words)
+    args = parser.parse_args(_respell(words, parser.flags()))
     if args.command in ON_BOTH:
         _check_source(commands[args.command], args)
     elif args.command in ON_STUDIES and getattr(args, "workdir", "none") == "":
         commands[args.command].error("--workdir: expected a folder; got nothing")
     return args
+
+
+def _respell(words: Sequence[str], flags: Collection[str]) -> list[str]:
+    """Corrects the hyphens and underscores of flags, with a note for each correction."""
+    right, respelled = {re.sub("[-_]", "", flag): flag for flag in flags}, list(words)
+    # Words after two dashes belong to another program.
+    for place in range(words.index("--") if "--" in words else len(words)):
+        name, *rest = words[place].partition("=")
+        near = right.get(re.sub("[-_]", "", name), name)
+        if name.startswith("--") and name not in flags and near != name:
+            print(f"note: {name} is spelled {near}.", file=sys.stderr)
+            respelled[place] = "".join([near, *rest])
+    return respelled
 
 
 def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[str, Parser]]:
@@ -444,7 +462,8 @@ def run_harness(args: Namespace) -> None:
         # -t and beginnings of flags count, too, because argparse accepts abbreviations.
         is_short = flag.startswith("-t")
         if is_short or (len(flag) > 3 and any(name.startswith(flag) for name in OVERLAY_FLAGS)):
-            raise InputError.at(HARNESS, f"{flag} before the two dashes", f"{argument} after them")
+            expected = f"{flag.replace('_', '-')} before the two dashes"
+            raise InputError.at(HARNESS, expected, f"{argument} after them")
     # Importing the harness takes seconds, and --help does not need it.
     from batch_calibration.integrations.lm_eval import write_overlays
 

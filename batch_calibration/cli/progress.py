@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
+from shutil import get_terminal_size
 from threading import Event, Thread
-from typing import Self
+from typing import Self, TextIO
 
 import numpy as np
 
@@ -18,8 +19,11 @@ from batch_calibration.settings import Study
 from batch_calibration.studies import ScoringProgress, Store
 from batch_calibration.studies.progress import Planned
 
-SILENT_SECONDS = 2.0
-"""Seconds before a command first shows its progress."""
+SILENT_SECONDS, DRAW_EVERY = 1.0, 0.2
+"""Seconds before a step first shows its progress, and between two drawings of it."""
+BAR_SIGNS = 20
+ERASE = "\r\033[K"
+"""Moves a terminal's cursor to the beginning of the line, and erases it."""
 LOOK_EVERY = 2.0
 """Seconds between reads of a sweep's workdir."""
 LINE_EVERY = 60.0
@@ -31,7 +35,7 @@ FEWEST_STEPS = 5
 
 
 class Waiting:
-    """A progress line on standard error that overwrites itself, if that is a terminal.
+    """A progress line on standard error, if that is a terminal; it is erased at the end.
 
     Example:
         with Waiting("reading", 50) as waiting:
@@ -39,24 +43,51 @@ class Waiting:
     """
 
     def __init__(self, doing: str, total: int = 0):  # 0: unknown
-        self._doing, self._total, self._begun = doing, total, time.monotonic()
-        self._is_shown = False
+        self._doing, self._done, self._total = doing, 0, total
+        self._first = 0.0, 0  # the time of the first finished items, and their number
+        self._has_ended, self._threads = Event(), list[Thread]()
 
-    def update(self, done: int) -> None:
-        """Shows the number of finished items."""
-        if time.monotonic() - self._begun >= SILENT_SECONDS and sys.stderr.isatty():
-            self._is_shown = True
-            of = f" of {self._total:,}" if self._total else ""
-            line = f"{self._doing}: {done:,}{of}"
-            # The next call overwrites this line.
-            print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
+    def update(self, done: int, total: int = 0, *_: object) -> None:
+        """Sets the number of finished items, and of all items if it was unknown."""
+        self._done, self._total = done, total or self._total
+        if not self._first[1]:
+            self._first = time.monotonic(), done
+
+    def _show(self, stream: TextIO) -> None:
+        """Draws the line again and again, so that a long item does not look like a halt."""
+        begun, pause = time.monotonic(), SILENT_SECONDS
+        while not self._has_ended.wait(pause):
+            line, done, pause = self._doing, self._done, DRAW_EVERY
+            if self._total:
+                bar = "#" * (BAR_SIGNS * done // self._total)
+                line += f" [{bar:.<{BAR_SIGNS}}] {done:,} of {self._total:,}"
+            line += f", {time.monotonic() - begun:,.0f} s"
+            # The first item may have taken longer, as programs are compiled.
+            if done > self._first[1] > 0:
+                per_item = (time.monotonic() - self._first[0]) / (done - self._first[1])
+                line += f", about {per_item * (self._total - done):,.0f} s left"
+            # A line that wraps could not be erased.
+            columns = get_terminal_size().columns - 1
+            print(f"{ERASE}{line[:columns]}", end="", file=stream, flush=True)
 
     def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            # A daemon thread does not keep an interrupted program alive.
+            self._threads.append(Thread(target=self._show, args=(sys.stderr,), daemon=True))
+            self._threads[0].start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_shown:
-            print(f"\r{'':60}\r", end="", file=sys.stderr, flush=True)
+        self._has_ended.set()
+        for thread in self._threads:
+            thread.join()
+            erase_line()
+
+
+def erase_line() -> None:
+    """Erases a progress line before other output, if standard error is a terminal."""
+    if sys.stderr.isatty():
+        print(ERASE, end="", file=sys.stderr, flush=True)
 
 
 class ProgressBar:

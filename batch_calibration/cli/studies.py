@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from batch_calibration import studies
 from batch_calibration.cli import launchers, machine
@@ -19,8 +19,7 @@ from batch_calibration.files import write_whole
 
 # Each command imports its dependencies when it runs, so that parsing and --help are fast.
 if TYPE_CHECKING:
-    from batch_calibration.settings import Study
-    from batch_calibration.studies import CalibrationReport
+    from batch_calibration.settings import CalibrationSettings, Study
     from batch_calibration.studies.workers import Launcher, SweepReport
 
 Say = Callable[[str], None]
@@ -74,12 +73,16 @@ def score(study: "Study", workdir: str, say: Say | None = None) -> None:
     )
 
 
-def show_calibration(report: "CalibrationReport", workdir: str) -> None:
-    """Prints a summary of a calibration, and the folder of its records.
+def calibrate(workdir: str, settings: "CalibrationSettings", **selection: Any) -> None:
+    """Writes one record for each selected table, and prints a summary.
 
     Raises:
         InputError: Some tables could not be read; raised after everything is printed.
     """
+    from batch_calibration.cli.progress import Waiting
+
+    with Waiting("calibrating"):
+        report = studies.calibrate_study(workdir, settings, **selection)
     _print_lines(report.notes)
     if report.skipped:
         listing = Path(workdir) / "left_out.csv"
@@ -104,18 +107,21 @@ def _print_lines(sentences: Iterable[str]) -> None:
 
 def show_tables(workdir: str, *, quiet: bool = False) -> None:
     """Writes all tables and results; prints the tables."""
+    from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
 
     store = studies.Store(workdir)
     records, folder = store.records(), store.workdir / "tables"
-    tables = writing.write_tables(Results(records, store.table_of), folder)
-    files, missing = studies.write_results(records, store.workdir)
+    with Waiting("making tables"):
+        tables = writing.write_tables(Results(records, store.table_of), folder)
+        files, missing = studies.write_results(records, store.workdir)
     if not quiet:
         writing.print_tables(tables)
     # `missing` is "" if results.parquet was written.
     _print_lines([*store.unmatched(records), *filter(None, [missing])])
-    print(f"{len(tables)} tables are in {folder}; all results in {', '.join(map(str, files))}")
+    results = ", ".join(map(str, files))
+    _print_lines([f"{len(tables)} tables are in {folder}; all results in {results}"])
 
 
 def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png") -> None:
@@ -146,6 +152,7 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png")
 def make_report(workdir: str) -> None:
     """Writes the page, and prints the gain of each task and the paths of the output."""
     from batch_calibration.cli import summaries
+    from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting.items import Results
     from batch_calibration.reporting.writing import write_report
     from batch_calibration.studies import runs
@@ -159,7 +166,10 @@ def make_report(workdir: str) -> None:
     past_runs, broken = runs.read(store.workdir)
     warnings, texts = [*store.unmatched(records), *broken], row_texts(past_runs)
     source = shlex.quote(workdir)
-    cards, notes = write_report(results, page, warnings, runs=past_runs, texts=texts, source=source)
+    with Waiting("writing the page"):
+        cards, notes = write_report(
+            results, page, warnings, runs=past_runs, texts=texts, source=source
+        )
     _print_lines(notes)
     summaries.show_gains(cards, source)
     for folder in ("tables", "figures"):
@@ -288,8 +298,13 @@ def make_demo() -> dict[str, bytes]:
 
 
 def _score(args: Namespace) -> None:
-    _set_up_machine(args)
     (study,) = chosen_studies(args)
+    if args.dry_run:
+        from batch_calibration.cli.preview import show_plan
+
+        show_plan([study], args.workdir, workers=1)
+        return
+    _set_up_machine(args)
     score(study, args.workdir)
 
 
@@ -297,7 +312,7 @@ def _calibrate(args: Namespace) -> None:
     _set_up_machine(args)
     tasks, settings = args.tasks.split(",") if args.tasks else (), chosen_settings(args).calibration
     selection = {"floor": args.floor, "tasks": tasks, "shots": args.shots}
-    show_calibration(studies.calibrate_study(args.workdir, settings, **selection), args.workdir)
+    calibrate(args.workdir, settings, **selection)
 
 
 def _sweep(args: Namespace) -> None:
@@ -325,7 +340,7 @@ def _show(args: Namespace) -> None:
         print(f"{spell(key)} is empty: texts only, no tokens; long prompts are not shortened.\n")
     contexts = render_contexts(settings, cells, files=files, budget=budget)
     preview.show_prompts(contexts, settings.model, budget, args.rows)
-    if not args.nocost:
+    if not args.no_cost:
         preview.show_cost(contexts, settings, budget)
 
 

@@ -10,33 +10,40 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from batch_calibration.cli.progress import erase_line
 from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
+from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import words
 from batch_calibration.reporting.cells import (
     Cells,
     aligned,
     context_cells,
-    count_signs,
     filled,
     gain_cell,
     label_cells,
     right_cells,
     show_cells,
     size_cell,
+    spread,
     with_unit,
 )
-from batch_calibration.reporting.frame import group_by, task_title
+from batch_calibration.reporting.frame import Frame, group_by, task_title, word_of
 from batch_calibration.reporting.words import Card
 from batch_calibration.scores import ScoreTable
+from batch_calibration.studies import Record
 from batch_calibration.studies.calibration import order_flips
 
 MAX_SHOWN_SINGLY = 3
 """Maximum number of contexts that are described one by one; more contexts become a table."""
+MAX_LISTED, MAX_GROUPS = 20, 16
+"""Maximum number of contexts in a table, and of rows of a table of groups."""
+MAX_MODELS = 3
+"""Maximum number of models that `compare` shows one by one."""
 MAX_DOUBTS = 3
 """Maximum number of contexts with a printed question about their right labels."""
 
@@ -85,6 +92,7 @@ def doubts(tables: Sequence[ScoreTable]) -> list[str]:
 
 def print_filled(sentence: str, output_stream: TextIO | None = None) -> None:
     """Prints a sentence in lines of readable length; escapes its control characters."""
+    erase_line()
     print(filled(escape_controls(sentence)), file=output_stream)
 
 
@@ -101,14 +109,13 @@ def show_contexts(
     are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            cells: Cells = [list(CONTEXT_COLUMNS)]
-            for context in sorted(contexts, key=lambda context: title(context.table)):
-                facts = context_cells(title(context.table), context.diagnosis)
-                cells.append([facts[column] for column in CONTEXT_COLUMNS])
-            show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
-            # A table with only a header, or with one context per model, adds no information.
-            if 1 < len(cells := model_cells(contexts)) <= len(contexts):
-                show_cells("Over contexts: accuracy in %", cells)
+            if len(contexts) <= MAX_LISTED:
+                cells: Cells = [list(CONTEXT_COLUMNS)]
+                for context in sorted(contexts, key=lambda context: title(context.table)):
+                    facts = context_cells(title(context.table), context.diagnosis)
+                    cells.append([facts[column] for column in CONTEXT_COLUMNS])
+                show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
+            _show_groups(contexts)
             for words_of_all in (over_all(contexts), _count_recommended(contexts)):
                 print()
                 print_filled(words_of_all)
@@ -131,8 +138,11 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
     are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            cells = _advice_cells(contexts)
-            show_cells("Recommended", *with_unit(cells, ADVICE_NOTE, are_cosines))
+            if len(contexts) <= MAX_LISTED:
+                cells = _advice_cells(contexts)
+                show_cells("Recommended", *with_unit(cells, ADVICE_NOTE, are_cosines))
+            else:
+                _show_groups(contexts)
             print()
             print_filled(_count_recommended(contexts))
             if any(context.diagnosis.gain for context in contexts):  # None without right labels
@@ -210,25 +220,67 @@ CONTEXT_NOTE = (
 CONTEXT_COLUMNS = ("context", "rows", "prefers", "nats", "changed", "before", "after", "gain")
 
 
-def model_cells(contexts: Sequence[CorrectedContext]) -> Cells:
-    """Returns a row for each model: contexts, labeled rows, accuracies, contexts won and lost."""
-    header = ("model", "contexts", "rows", "before", "after", "better, worse", "beyond noise")
-    rows: Cells = [list(header)]
-    by_model: dict[str, list[Diagnosis]] = {}
-    for context in contexts:
-        model = str(context.table.context.get("model") or "unnamed model")
-        by_model.setdefault(model, []).append(context.diagnosis)
-    for model, diagnoses in by_model.items():
-        gains = [diagnosis.gain for diagnosis in diagnoses if diagnosis.gain]
-        if gains:  # a model without right labels has no row
-            before, after = _over_rows(diagnoses)
-            counts = f"{sum(diagnosis.labeled for diagnosis in diagnoses)}"
-            shares = f"{before:.1f}", f"{after:.1f}"
-            above, _, below = count_signs(gains)
-            more, less = sum(g.value > 0 for g in gains), sum(g.value < 0 for g in gains)
-            signs = f"{more}, {less}", f"{above}, {below}"
-            rows.append([model, f"{len(diagnoses)}", counts, *shares, *signs])
+GROUP_COLUMNS = ("group", "contexts", "nats", "before", "after", "gain")
+GROUP_NOTE = (
+    "Means over contexts ± standard deviation: accuracy in %, gain in points. 'nats' is the "
+    "highest minus the lowest mean log-probability of the labels."
+)
+
+
+def _show_groups(contexts: Sequence[CorrectedContext]) -> None:
+    are_cosines = {context.diagnosis.cosines for context in contexts}
+    show_cells("Over contexts", *with_unit(group_cells(contexts), GROUP_NOTE, are_cosines))
+
+
+def group_cells(contexts: Sequence[CorrectedContext]) -> Cells:
+    """Returns means ± deviations over all contexts, and over each level of the varying factors."""
+    group = Frame([Record.without_methods(context.table) for context in contexts])
+    rows: Cells = [[*GROUP_COLUMNS], _group_row("all", [c.diagnosis for c in contexts])]
+    for name in group.varying:
+        levels = group.levels(name)
+        if len(levels) < len(contexts) and len(rows) + len(levels) <= MAX_GROUPS:
+            for level in levels:
+                places = [i for i, of in enumerate(group.factors) if of[name] == level]
+                part = [contexts[place].diagnosis for place in places]
+                rows.append(_group_row(word_of(name, level), part))
     return rows
+
+
+def _group_row(name: str, diagnoses: Sequence[Diagnosis]) -> list[str]:
+    sizes = np.array([diagnosis.size for diagnosis in diagnoses])
+    row, rights = [name, f"{len(diagnoses)}", spread(sizes, 2)], list[tuple[float, ...]]()
+    for diagnosis in diagnoses:
+        if diagnosis.before and diagnosis.after and diagnosis.gain:
+            rights.append((diagnosis.before.accuracy.value, diagnosis.after.accuracy.value))
+    shares = 100 * np.array(rights).reshape(-1, 2)
+    before, after = shares.T
+    return [*row, spread(before), spread(after), spread(after - before)]
+
+
+def context_lines(contexts: Sequence[CorrectedContext]) -> Cells:
+    """Returns a row for each context, for a file of CSV."""
+    columns = [*CONTEXT_COLUMNS[:-1], "gain", "low", "high", "recommended"]
+    rows: Cells = [columns]
+    for context in contexts:
+        facts = context_cells(title(context.table), context.diagnosis)
+        facts |= dict(zip(("gain", "low", "high"), _ends(context.diagnosis.gain), strict=True))
+        facts["recommended"] = context.advice.short
+        rows.append([facts[column] for column in columns])
+    return rows
+
+
+def comparison_lines(tables: Sequence[ScoreTable], comparisons: Sequence[Comparison]) -> Cells:
+    """Returns a row for each context and method, for a file of CSV."""
+    rows: Cells = [["context", "method", "accuracy", "gain", "low", "high"]]
+    for table, comparison in zip(tables, comparisons, strict=True):
+        for outcome in comparison.results:
+            share = f"{100 * outcome.accuracy.value:.1f}"
+            rows.append([title(table), outcome.method, share, *_ends(outcome.gain)])
+    return rows
+
+
+def _ends(gain: Estimate | None) -> list[str]:
+    return [f"{100 * end:+.1f}" for end in gain] if gain else ["", "", ""]
 
 
 def over_all(contexts: Sequence[CorrectedContext]) -> str:
@@ -347,6 +399,8 @@ def show_comparison(
 ) -> None:
     """Prints a table for each model: a single context with intervals, several with counts."""
     models = [str(table.context.get("model") or "") for table in tables]
+    if len({*models}) > MAX_MODELS:  # one table of all
+        models = [f"{len({*models})} models"] * len(tables)
     for model, numbers in group_by(range(len(tables)), models.__getitem__).items():
         shown = comparisons[numbers[0]]
         heading = title(tables[numbers[0]])

@@ -461,7 +461,7 @@ def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys, said):
     assert "SST-2" in text and "2 done, 0 running" in text and "report:  W/report.html" in text
     assert Path("W/report.html").is_file() and list(Path("W/figures").glob("*.png"))
     assert "tokens of the first test row" in said("show", *SMALL, "--rows=1").out
-    stdout = said("sweep", *SMALL, "--shots=1,2", "--workdir=W", "--dry_run").out
+    stdout = said("sweep", *SMALL, "--shots=1,2", "--workdir=W", "--dry-run").out
     assert "79 of 156 rows are left to score, by 2 workers" in stdout
 
 
