@@ -20,6 +20,8 @@ from batch_calibration.errors import InputError, answering
 from batch_calibration.settings import keys
 from batch_calibration.version import __version__
 
+MAX_LISTED = 10
+"""Maximum number of flags in the message about an unknown one."""
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,False}"}
 
 
@@ -91,6 +93,8 @@ ON_FILES = {
 }
 ON_BOTH = ("calibrate", "report")
 """Commands that read either files of scores or the scores of a study in a workdir."""
+READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend")
+"""Commands on files to which --workdir=DIR is the same as DIR."""
 CORRECTING, COMPARING = "calibrate diagnose", "compare report"
 NO_SCORES = "ask judge"
 """Commands on files that hold no scores."""
@@ -285,8 +289,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Prints the message, suggests the most similar flag, and exits with code 2."""
         unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's wording
-        near = difflib.get_close_matches(unknown[1], self.flags(), n=1) if unknown else []
+        flags = [flag for flag in self.flags() if flag.startswith("--")]
+        near = difflib.get_close_matches(unknown[1], flags, n=1) if unknown else []
         hint = f"; did you mean {near[0]}?" if near else ""
+        if unknown and not near and len(flags) <= MAX_LISTED:
+            hint = f"; there are {', '.join(dict.fromkeys(flags))}"
         guard.fail(f"{message}{hint}; {self.prog} --help lists the flags.")
 
     def flags(self) -> list[str]:
@@ -312,6 +319,10 @@ def parse(arguments: Sequence[str]) -> Namespace:
     if command in WITH_CONFIG:
         # Keys may also have the prefix that the programs of experiments/ require.
         words = [re.sub(r"^--config\.", "--", word) for word in words]
+    if command in READING_WORKDIRS:
+        words = [*filter(None, (re.sub(r"^--workdir(=|$)", "", word) for word in words))]
+    elif command in ON_STUDIES and command != "show" and words[1:2] and words[1][:1] != "-":
+        words[1] = f"--workdir={words[1]}"
     of_study = any(word.startswith("--workdir") for word in words)
     parser, commands = _make_parser(command, of_study=of_study)
     args = parser.parse_args(_respell(words, parser.flags()))
@@ -517,7 +528,7 @@ def _check_source(parser: Parser, args: Namespace) -> None:
 
 def _add_file_flags(parser: Parser, command: str) -> None:
     count = "*" if command in ON_BOTH else "+"  # *: a workdir may replace the files
-    text = "files, folders or globs; - for standard input"
+    text = "files, folders, workdirs or globs; - for standard input"
     parser.add_argument("files", nargs=count, metavar="FILE", help=text)
     groups = dict[str, Iterable[Flag]]()
     if command == "ask":

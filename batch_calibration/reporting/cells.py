@@ -379,7 +379,7 @@ def right_cells(diagnosis: Diagnosis) -> Cells:
     rows: Cells = [["scores", "accuracy", "balanced accuracy"]]
     pairs = ("as they are", diagnosis.before), (f"after {diagnosis.method}", diagnosis.after)
     for name, right in pairs:
-        if right:
+        if right and name != "after icl":
             shares = right.accuracy, right.balanced
             rows.append([name, *(estimate_cell(share, is_share=True) for share in shares)])
     return rows

@@ -206,6 +206,9 @@ def advice_line(card: Card, source: str = "", *, is_only: bool = True) -> str:
         if not any(_turns(verdict, gains_of) for verdict in verdicts):
             action = f"{LEAVE_THEM}, as no answer changes" if keys[0] else LEAVE_THEM
         gain = measured_gain(verdicts, gains_of)
+        is_biased = any(verdict.is_biased for verdict in verdicts)
+        if gain is not None and not is_biased and not changes(verdicts, gains_of) and keys[0]:
+            action = f"{LEAVE_THEM}, as no row turns right or wrong"
         if gain is not None and gain.beyond_noise < 0:
             action = f"{LEAVE_THEM}, as accuracy falls beyond noise"
         actions.append(action)
@@ -312,6 +315,8 @@ def _bias(verdicts: Sequence[Verdict]) -> str:
     found, (unit, *more) = strongest.diagnosis, preference_unit(strongest.diagnosis)
     by = f"{found.size:.2f} ± {found.pair_error / found.unit:.2f} {', '.join([unit, *more])}"
     if len(verdicts) == 1:
+        if not found.size:
+            return "No label is preferred."
         least = found.label_names[int(found.preference.argmin())]
         answer = "Yes, towards" if strongest.is_biased else "Not beyond noise:"
         return f"{answer} {strongest.preferred!r} over {least!r} by {by}."
