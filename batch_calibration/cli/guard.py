@@ -13,7 +13,7 @@ from batch_calibration.errors import InputError, Spelling, escape_controls
 from batch_calibration.settings import keys
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
-EXTRA = "flax huggingface_hub matplotlib optax PIL platformdirs pyarrow rich tokenizers"
+EXTRA = "flax huggingface_hub matplotlib optax PIL platformdirs pyarrow tokenizers"
 """Packages of the extra "experiments", which some commands need."""
 
 

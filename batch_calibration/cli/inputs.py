@@ -191,7 +191,7 @@ def _read(files: Sequence[Path], reading: Reading) -> tuple[list[Path], list[Sco
     table_files, tables = list[Path](), list[ScoreTable]()
     with Waiting("reading files", len(files)) as waiting:
         for done, path in enumerate(files):
-            waiting.update(done)
+            waiting.move(done)
             with _on_disk(path) as file:
                 try:
                     tables += importers.read(file, reading)

@@ -20,8 +20,7 @@ from batch_calibration.errors import InputError, answering
 from batch_calibration.settings import keys
 from batch_calibration.version import __version__
 
-MAX_LISTED = 10
-"""Maximum number of flags in the message about an unknown one."""
+MAX_LISTED = 10  # flags in the message about an unknown one
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,False}"}
 
 
@@ -211,7 +210,7 @@ WRITING = (
     Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of="convert"),
     Flag("output", "FILE", "the page", "report.html", of="report"),
     Flag("output", "FILE", "advice as JSON, for --advice; or contexts as .csv", of="recommend"),
-    Flag("output", "FILE", "a line for each context, .csv", of="diagnose compare"),
+    Flag("output", "FILE", "a line for each context, .csv", of="diagnose"),
     Flag("output", "FILE", f"averaged scores: {SCORES}; - for standard output", of="ensemble"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),
@@ -237,10 +236,7 @@ ASKING = (
 
 
 def _of_table(table: Mapping[str, tuple[type, str]]) -> list[Flag]:
-    flags = []
-    for name, (kind, text) in table.items():
-        flags.append(Flag(name.replace("_", "-"), METAVARS[kind], text, None, kind))
-    return flags
+    return [Flag(name, METAVARS[kind], text, None, kind) for name, (kind, text) in table.items()]
 
 
 OF_STUDIES: dict[str, Sequence[Flag]] = {
@@ -289,11 +285,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Prints the message, suggests the most similar flag, and exits with code 2."""
         unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's wording
-        flags = [flag for flag in self.flags() if flag.startswith("--")]
+        flags = {flag: 0 for flag in self.flags() if flag.startswith("--")}
         near = difflib.get_close_matches(unknown[1], flags, n=1) if unknown else []
         hint = f"; did you mean {near[0]}?" if near else ""
         if unknown and not near and len(flags) <= MAX_LISTED:
-            hint = f"; there are {', '.join(dict.fromkeys(flags))}"
+            hint = f"; there are {', '.join(flags)}"
         guard.fail(f"{message}{hint}; {self.prog} --help lists the flags.")
 
     def flags(self) -> list[str]:
@@ -432,12 +428,12 @@ def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
     for name, metavar, text, default, kind, _, is_required in flags:
         if metavar == "":
             switch = argparse.BooleanOptionalAction if default is None else "store_true"
-            group.add_argument(f"--{name}", action=switch, help=text)
+            group.add_argument(guard.flag(name), action=switch, help=text)
             continue
         if default not in (None, "", []) and "(default: " not in text:
             text += f" (default: {default})"
         action = "append" if default == [] else "store"
-        add = partial(group.add_argument, f"--{name}", action=action, type=kind, help=text)
+        add = partial(group.add_argument, guard.flag(name), action=action, type=kind, help=text)
         add(default=default, metavar=metavar, required=is_required)
 
 
@@ -473,8 +469,7 @@ def run_harness(args: Namespace) -> None:
         # -t and beginnings of flags count, too, because argparse accepts abbreviations.
         is_short = flag.startswith("-t")
         if is_short or (len(flag) > 3 and any(name.startswith(flag) for name in OVERLAY_FLAGS)):
-            expected = f"{flag.replace('_', '-')} before the two dashes"
-            raise InputError.at(HARNESS, expected, f"{argument} after them")
+            raise InputError.at(HARNESS, f"{flag} before the two dashes", f"{argument} after them")
     # Importing the harness takes seconds, and --help does not need it.
     from batch_calibration.integrations.lm_eval import write_overlays
 
@@ -528,7 +523,7 @@ def _check_source(parser: Parser, args: Namespace) -> None:
 
 def _add_file_flags(parser: Parser, command: str) -> None:
     count = "*" if command in ON_BOTH else "+"  # *: a workdir may replace the files
-    text = "files, folders, workdirs or globs; - for standard input"
+    text = "files, folders or globs; - for standard input"
     parser.add_argument("files", nargs=count, metavar="FILE", help=text)
     groups = dict[str, Iterable[Flag]]()
     if command == "ask":

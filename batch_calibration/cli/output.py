@@ -19,22 +19,9 @@ import numpy as np
 
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.progress import Waiting
-from batch_calibration.cli.summaries import (
-    MAX_LISTED,
-    CorrectedContext,
-    print_filled,
-    say_notes,
-    title,
-)
-from batch_calibration.errors import CONTROLS, InputError, answering, call, extra, spell
-from batch_calibration.files import (
-    csv_text,
-    object_at,
-    quote_formula,
-    quote_formulas,
-    write_csv,
-    write_whole,
-)
+from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
+from batch_calibration.errors import CONTROLS, InputError, answering, extra
+from batch_calibration.files import object_at, quote_formula, quote_formulas, write_csv, write_whole
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.integrations.streams import Streamed, correct_stream, count_rows, open_source
 from batch_calibration.metrics import accuracy, balanced_accuracy
@@ -71,23 +58,6 @@ def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
     if Path(output).is_symlink() or (Path(output).is_file() and not _may_write(Path(output))):
         got = "a link" if Path(output).is_symlink() else "a read-only file"
         raise InputError.at(output, "a file that may be replaced", got, "name another file")
-
-
-def check_lines(path: str) -> None:
-    """Raises an error if the lines of contexts cannot be written to this path."""
-    if path and Path(path).suffix != ".csv":
-        raise InputError.at(spell("output", path), "a file that ends in .csv")
-    check_output(path)
-
-
-def write_lines(args: Namespace, cells: Cells, contexts: int) -> None:
-    """Writes the lines of contexts to --output if it is CSV; for many, shows how to get them."""
-    if Path(args.output).suffix == ".csv":
-        write_whole(Path(args.output), csv_text(cells).encode(errors="backslashreplace"))
-        print(f"a line for each context: {args.output}", file=sys.stderr)
-    elif contexts > MAX_LISTED and not (args.json or args.output):
-        command = call(args.command, "contexts", {"output": "contexts.csv"})
-        print_filled(f"A line for each context: {command}")
 
 
 def _may_write(path: Path) -> bool:
@@ -380,7 +350,7 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     stated = prior.read_shares(args.prior, [labels])[0].options if args.prior else {}
     shares = cast("Sequence[float] | None", stated.get("target_prior"))
     with Waiting("correcting rows") as waiting:
-        correct = partial(correct_stream, files, args.output, reading, progress=waiting.update)
+        correct = partial(correct_stream, files, args.output, reading, progress=waiting.move)
         done = correct(bias=bias, strength=strength, target_prior=shares, by_file=not args.shards)
     say_notes(done.notes)
     _show_stream(args, done)

@@ -127,9 +127,10 @@ def _show_sums(
     with Waiting("counting tokens", len(contexts)) as waiting:
         for done, context in enumerate(contexts, start=1):
             counts[_task(context)] += (1, context.size, *count(context))
-            waiting.update(done)
+            waiting.move(done)
+    counts["all"] = np.sum([*counts.values()], axis=0)
     cells: Cells = [["task", "contexts", "rows", *columns]]
-    for task, row in (*counts.items(), ("all", sum(counts.values()))):
+    for task, row in counts.items():
         cells.append([task, *(f"{number:,}" for number in row)])
     show_cells("the whole sweep", cells)
     print()

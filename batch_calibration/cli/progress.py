@@ -39,7 +39,7 @@ class Waiting:
 
     Example:
         with Waiting("reading", 50) as waiting:
-            waiting.update(1)
+            waiting.move(1)
     """
 
     def __init__(self, doing: str, total: int = 0):  # 0: unknown
@@ -47,28 +47,32 @@ class Waiting:
         self._first = 0.0, 0  # the time of the first finished items, and their number
         self._has_ended, self._threads = Event(), list[Thread]()
 
-    def update(self, done: int, total: int = 0, *_: object) -> None:
+    def move(self, done: int, total: int = 0, *_: object) -> None:
         """Sets the number of finished items, and of all items if it was unknown."""
         self._done, self._total = done, total or self._total
         if not self._first[1]:
             self._first = time.monotonic(), done
 
+    def line(self, seconds: float, columns: int) -> str:
+        """Returns the line; a narrow terminal cuts the name, so that the numbers stay complete."""
+        numbers, done = "", self._done
+        if self._total:
+            bar = "#" * (BAR_SIGNS * done // self._total)
+            numbers = f" [{bar:.<{BAR_SIGNS}}] {done:,} of {self._total:,}"
+        numbers += f", {seconds:,.0f} s"
+        # The first item may have taken longer, as programs are compiled.
+        if done > self._first[1] > 0:
+            per_item = (time.monotonic() - self._first[0]) / (done - self._first[1])
+            numbers += f", about {per_item * (self._total - done):,.0f} s left"
+        return f"{self._doing[: max(0, columns - len(numbers))]}{numbers}"
+
     def _show(self, stream: TextIO) -> None:
         """Draws the line again and again, so that a long item does not look like a halt."""
         begun, pause = time.monotonic(), SILENT_SECONDS
         while not self._has_ended.wait(pause):
-            line, done, pause = self._doing, self._done, DRAW_EVERY
-            if self._total:
-                bar = "#" * (BAR_SIGNS * done // self._total)
-                line += f" [{bar:.<{BAR_SIGNS}}] {done:,} of {self._total:,}"
-            line += f", {time.monotonic() - begun:,.0f} s"
-            # The first item may have taken longer, as programs are compiled.
-            if done > self._first[1] > 0:
-                per_item = (time.monotonic() - self._first[0]) / (done - self._first[1])
-                line += f", about {per_item * (self._total - done):,.0f} s left"
-            # A line that wraps could not be erased.
-            columns = get_terminal_size().columns - 1
-            print(f"{ERASE}{line[:columns]}", end="", file=stream, flush=True)
+            pause, columns = DRAW_EVERY, get_terminal_size().columns - 1
+            line = self.line(time.monotonic() - begun, columns)
+            print(f"{ERASE}{line}", end="", file=stream, flush=True)
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -90,10 +94,10 @@ def erase_line() -> None:
         print(ERASE, end="", file=sys.stderr, flush=True)
 
 
-class ProgressBar:
-    """A progress bar in a terminal, and a line each minute in a file or a pipe.
+class ProgressBar(Waiting):
+    """A progress line in a terminal, and a line each minute in a file or a pipe.
 
-    Soon after the first rows, a line above the bar gives the time left.
+    Soon after the first rows, a line above it gives the time left.
 
     Example:
         with ProgressBar("scoring", "examples") as bar:
@@ -101,30 +105,7 @@ class ProgressBar:
     """
 
     def __init__(self, description: str, unit: str):
-        # rich is an optional dependency, which the programs that score with models need.
-        from rich import progress
-        from rich.console import Console
-        from rich.table import Column
-        from rich.text import Text
-
-        class NameColumn(progress.ProgressColumn):
-            def render(self, task: progress.Task) -> Text:
-                # A narrow terminal cuts the name, so that the numbers stay complete.
-                return Text(task.description, no_wrap=True, overflow="ellipsis")
-
-        class RateColumn(progress.ProgressColumn):
-            def render(self, task: progress.Task) -> Text:
-                # The speed is None before the second update.
-                return Text(f"{task.finished_speed or task.speed or 0:,.0f} {unit}/s")
-
-        whole, console = Column(no_wrap=True), Console()
-        bar = NameColumn(), progress.BarColumn(bar_width=20, table_column=whole)
-        counts = progress.MofNCompleteColumn(table_column=whole), RateColumn(whole)
-        columns = *bar, *counts, progress.TimeRemainingColumn(table_column=whole)
-        # A file shows only the lines.
-        is_transient = not console.is_terminal
-        self._bar = progress.Progress(*columns, console=console, transient=is_transient)
-        self._line = self._bar.add_task(description, total=None)  # the first update sets the total
+        super().__init__(description)
         self._unit = unit
         self._steps: list[tuple[float, int]] = []  # times, and the amounts done by then
         self._said = 0.0  # time of the last printed line
@@ -137,7 +118,8 @@ class ProgressBar:
         step, so that neither late long prompts nor early compilation distort it.
         """
         description, done, total, asked, to_ask, tokens, tokens_run = status
-        self._bar.update(self._line, completed=done, total=total, description=description)
+        self._doing = description
+        self.move(done, total)
         now, (run, to_run) = time.monotonic(), (tokens_run, tokens) if tokens else (asked, to_ask)
         if not asked:
             return
@@ -157,7 +139,7 @@ class ProgressBar:
         if len(steps) < FEWEST_STEPS or not amount:
             return
         # In a terminal, this line is printed only once, because the bar shows the rest.
-        self._said = inf if self._bar.console.is_terminal else now
+        self._said = inf if sys.stderr.isatty() else now
         minutes = (to_run - run) / amount * seconds / 60
         self.print(
             f"{description}: {asked:,} of {to_ask:,} {self._unit}, "
@@ -166,15 +148,8 @@ class ProgressBar:
 
     def print(self, line: str) -> None:
         """Prints a line above the bar."""
-        # Brackets in a line are text, not styles, and a long path stays on one line.
-        self._bar.console.print(filled(line), markup=False, highlight=False, soft_wrap=True)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        erase_line()
+        print(filled(line))
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from batch_calibration.files import write_whole
 
 # Each command imports its dependencies when it runs, so that parsing and --help are fast.
 if TYPE_CHECKING:
+    from batch_calibration.cli.progress import Waiting
     from batch_calibration.settings import CalibrationSettings, Study
     from batch_calibration.studies.workers import Launcher, SweepReport
 
@@ -79,9 +80,7 @@ def calibrate(workdir: str, settings: "CalibrationSettings", **selection: Any) -
     Raises:
         InputError: Some tables could not be read; raised after everything is printed.
     """
-    from batch_calibration.cli.progress import Waiting
-
-    with Waiting("calibrating"):
+    with _waiting("calibrating"):
         report = studies.calibrate_study(workdir, settings, **selection)
     _print_lines(report.notes)
     if report.skipped:
@@ -97,6 +96,12 @@ def calibrate(workdir: str, settings: "CalibrationSettings", **selection: Any) -
         raise InputError(" ".join(report.broken))
 
 
+def _waiting(doing: str) -> "Waiting":
+    from batch_calibration.cli.progress import Waiting
+
+    return Waiting(doing)
+
+
 def _print_lines(sentences: Iterable[str]) -> None:
     """Prints each sentence once."""
     from batch_calibration.cli.summaries import print_filled
@@ -107,13 +112,12 @@ def _print_lines(sentences: Iterable[str]) -> None:
 
 def show_tables(workdir: str, *, quiet: bool = False) -> None:
     """Writes all tables and results; prints the tables."""
-    from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
 
     store = studies.Store(workdir)
     records, folder = store.records(), store.workdir / "tables"
-    with Waiting("making tables"):
+    with _waiting("making tables"):
         tables = writing.write_tables(Results(records, store.table_of), folder)
         files, missing = studies.write_results(records, store.workdir)
     if not quiet:
@@ -126,7 +130,6 @@ def show_tables(workdir: str, *, quiet: bool = False) -> None:
 
 def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png") -> None:
     """Draws every figure of the catalogue in these formats, such as "png,pdf"."""
-    from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
 
@@ -138,11 +141,11 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png")
     records = store.records()
     results = Results(records, store.table_of, boundary_tasks)
     files = list[Path]()
-    with Waiting("drawing figures") as waiting:
+    with _waiting("drawing figures") as waiting:
 
         def notify(path: Path) -> None:
             files.append(path)
-            waiting.update(len(files))
+            waiting.move(len(files))
 
         writing.write_figures(results, store.workdir / "figures", notify, formats=forms)
     _print_lines(store.unmatched(records))
@@ -152,7 +155,6 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png")
 def make_report(workdir: str) -> None:
     """Writes the page, and prints the gain of each task and the paths of the output."""
     from batch_calibration.cli import summaries
-    from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting.items import Results
     from batch_calibration.reporting.writing import write_report
     from batch_calibration.studies import runs
@@ -166,7 +168,7 @@ def make_report(workdir: str) -> None:
     past_runs, broken = runs.read(store.workdir)
     warnings, texts = [*store.unmatched(records), *broken], row_texts(past_runs)
     source = shlex.quote(workdir)
-    with Waiting("writing the page"):
+    with _waiting("writing the page"):
         cards, notes = write_report(
             results, page, warnings, runs=past_runs, texts=texts, source=source
         )

@@ -17,7 +17,6 @@ from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
-from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import words
 from batch_calibration.reporting.cells import (
     Cells,
@@ -42,8 +41,6 @@ MAX_SHOWN_SINGLY = 3
 """Maximum number of contexts that are described one by one; more contexts become a table."""
 MAX_LISTED, MAX_GROUPS = 20, 16
 """Maximum number of contexts in a table, and of rows of a table of groups."""
-MAX_MODELS = 3
-"""Maximum number of models that `compare` shows one by one."""
 MAX_DOUBTS = 3
 """Maximum number of contexts with a printed question about their right labels."""
 
@@ -110,10 +107,7 @@ def show_contexts(
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
             if len(contexts) <= MAX_LISTED:
-                cells: Cells = [list(CONTEXT_COLUMNS)]
-                for context in sorted(contexts, key=lambda context: title(context.table)):
-                    facts = context_cells(title(context.table), context.diagnosis)
-                    cells.append([facts[column] for column in CONTEXT_COLUMNS])
+                cells = [row[:-1] for row in make_lines(contexts)]
                 show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
             _show_groups(contexts)
             for words_of_all in (over_all(contexts), _count_recommended(contexts)):
@@ -141,12 +135,10 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
             if len(contexts) <= MAX_LISTED:
                 cells = _advice_cells(contexts)
                 show_cells("Recommended", *with_unit(cells, ADVICE_NOTE, are_cosines))
-            else:
-                _show_groups(contexts)
+            _show_groups(contexts)
             print()
             print_filled(_count_recommended(contexts))
-            if any(context.diagnosis.gain for context in contexts):  # None without right labels
-                print_filled(f"If you follow it: {over_all(contexts)}")
+            print_filled(f"If you follow it: {over_all(contexts)}")
             return
         for context in contexts:
             print()
@@ -217,10 +209,20 @@ CONTEXT_NOTE = (
 )
 
 
-CONTEXT_COLUMNS = ("context", "rows", "prefers", "nats", "changed", "before", "after", "gain")
+CONTEXT_COLUMNS = "context rows prefers nats changed before after gain recommended"
 
 
-GROUP_COLUMNS = ("group", "contexts", "nats", "before", "after", "gain")
+def make_lines(contexts: Sequence[CorrectedContext]) -> Cells:
+    """Returns a row for each context; the last column is the recommended correction."""
+    columns = CONTEXT_COLUMNS.split()
+    rows: Cells = [columns]
+    for context in sorted(contexts, key=lambda context: title(context.table)):
+        facts = context_cells(title(context.table), context.diagnosis)
+        facts["recommended"] = context.advice.short
+        rows.append([facts[column] for column in columns])
+    return rows
+
+
 GROUP_NOTE = (
     "Means over contexts ± standard deviation: accuracy in %, gain in points. 'nats' is the "
     "highest minus the lowest mean log-probability of the labels."
@@ -235,56 +237,28 @@ def _show_groups(contexts: Sequence[CorrectedContext]) -> None:
 def group_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     """Returns means ± deviations over all contexts, and over each level of the varying factors."""
     group = Frame([Record.without_methods(context.table) for context in contexts])
-    rows: Cells = [[*GROUP_COLUMNS], _group_row("all", [c.diagnosis for c in contexts])]
+    header = ["group", "contexts", "nats", "before", "after", "gain"]
+    rows: Cells = [header, _group_row("all", [context.diagnosis for context in contexts])]
+    by_id = {context.table.id: context.diagnosis for context in contexts}
     for name in group.varying:
-        levels = group.levels(name)
-        if len(levels) < len(contexts) and len(rows) + len(levels) <= MAX_GROUPS:
-            for level in levels:
-                places = [i for i, of in enumerate(group.factors) if of[name] == level]
-                part = [contexts[place].diagnosis for place in places]
-                rows.append(_group_row(word_of(name, level), part))
+        parts = group.by(name)
+        if len(parts) < len(contexts) and len(rows) + len(parts) <= MAX_GROUPS:
+            for (level,), part in parts.items():
+                diagnoses = [by_id[record.id] for record in part.records]
+                rows.append(_group_row(word_of(name, level), diagnoses))
     return rows
 
 
 def _group_row(name: str, diagnoses: Sequence[Diagnosis]) -> list[str]:
-    sizes = np.array([diagnosis.size for diagnosis in diagnoses])
-    row, rights = [name, f"{len(diagnoses)}", spread(sizes, 2)], list[tuple[float, ...]]()
-    for diagnosis in diagnoses:
-        if diagnosis.before and diagnosis.after and diagnosis.gain:
-            rights.append((diagnosis.before.accuracy.value, diagnosis.after.accuracy.value))
-    shares = 100 * np.array(rights).reshape(-1, 2)
-    before, after = shares.T
-    return [*row, spread(before), spread(after), spread(after - before)]
-
-
-def context_lines(contexts: Sequence[CorrectedContext]) -> Cells:
-    """Returns a row for each context, for a file of CSV."""
-    columns = [*CONTEXT_COLUMNS[:-1], "gain", "low", "high", "recommended"]
-    rows: Cells = [columns]
-    for context in contexts:
-        facts = context_cells(title(context.table), context.diagnosis)
-        facts |= dict(zip(("gain", "low", "high"), _ends(context.diagnosis.gain), strict=True))
-        facts["recommended"] = context.advice.short
-        rows.append([facts[column] for column in columns])
-    return rows
-
-
-def comparison_lines(tables: Sequence[ScoreTable], comparisons: Sequence[Comparison]) -> Cells:
-    """Returns a row for each context and method, for a file of CSV."""
-    rows: Cells = [["context", "method", "accuracy", "gain", "low", "high"]]
-    for table, comparison in zip(tables, comparisons, strict=True):
-        for outcome in comparison.results:
-            share = f"{100 * outcome.accuracy.value:.1f}"
-            rows.append([title(table), outcome.method, share, *_ends(outcome.gain)])
-    return rows
-
-
-def _ends(gain: Estimate | None) -> list[str]:
-    return [f"{100 * end:+.1f}" for end in gain] if gain else ["", "", ""]
+    rights = [(of.before, of.after) for of in diagnoses]
+    known = [(was.accuracy.value, now.accuracy.value) for was, now in rights if was and now]
+    before, after = 100 * np.array(known).reshape(-1, 2).T
+    cells = spread(np.array([of.size for of in diagnoses]), 2), spread(before), spread(after)
+    return [name, f"{len(diagnoses)}", *cells, spread(after - before)]
 
 
 def over_all(contexts: Sequence[CorrectedContext]) -> str:
-    """Describes how many predictions change over all contexts, and the accuracy of all rows."""
+    """Describes how many predictions change over all contexts, and labels that are never right."""
     diagnoses, rows, changed, never = [context.diagnosis for context in contexts], 0, 0, 0
     for diagnosis in diagnoses:
         rows += diagnosis.rows
@@ -293,8 +267,6 @@ def over_all(contexts: Sequence[CorrectedContext]) -> str:
     sentence = f"{len(contexts)} contexts, {rows:,} rows; the prediction of {changed:,} changes."
     if not any(diagnosis.gain for diagnosis in diagnoses):
         return f"{sentence} No right label is known."
-    before, after = _over_rows(diagnoses)
-    sentence += f" Accuracy over all labeled rows moves from {before:.1f} to {after:.1f} %."
     if never:
         sentence += (
             f" In {never} of the contexts some label is never right, but BC assumes that labels "
@@ -308,18 +280,6 @@ def _count_recommended(contexts: Sequence[CorrectedContext]) -> str:
     """Describes how many contexts get each recommendation."""
     counts = words.count_recommended(context.advice for context in contexts)
     return f"Recommended, of {len(contexts):,} contexts: {counts}."
-
-
-def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
-    """Returns the accuracies in %, before and after, over the labeled rows of all contexts."""
-    labeled = np.array([diagnosis.labeled for diagnosis in diagnoses])
-    means = []
-    pairs = [(diagnosis.before, diagnosis.after) for diagnosis in diagnoses]
-    for rights in zip(*pairs, strict=True):
-        # A context without right labels has weight 0.
-        accuracies = [right.accuracy.value if right else 0.0 for right in rights]
-        means.append(100 * float(np.average(accuracies, weights=labeled)))
-    return means
 
 
 MAX_NAME = 48  # characters of a study's name in the table of gains
@@ -399,7 +359,7 @@ def show_comparison(
 ) -> None:
     """Prints a table for each model: a single context with intervals, several with counts."""
     models = [str(table.context.get("model") or "") for table in tables]
-    if len({*models}) > MAX_MODELS:  # one table of all
+    if len({*models}) > MAX_SHOWN_SINGLY:  # one table of all
         models = [f"{len({*models})} models"] * len(tables)
     for model, numbers in group_by(range(len(tables)), models.__getitem__).items():
         shown = comparisons[numbers[0]]

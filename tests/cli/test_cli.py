@@ -474,7 +474,7 @@ def test_help_of_a_study_explains_every_setting(capsys):
             assert f"--{name} " in stdout and key.help.split()[0] in stdout
 
 
-@pytest.mark.parametrize("package", ["absl", "rich"])
+@pytest.mark.parametrize("package", ["absl", "platformdirs"])
 def test_what_is_not_installed_is_named(package, tmp_path):
     """A package that cannot be imported stands before the real one."""
     code = (
