@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from batch_calibration import studies
 from batch_calibration.cli import launchers, machine
@@ -74,14 +74,17 @@ def score(study: "Study", workdir: str, say: Say | None = None) -> None:
     )
 
 
-def calibrate(workdir: str, settings: "CalibrationSettings", **selection: Any) -> None:
+def calibrate(
+    workdir: str, settings: "CalibrationSettings", floor: float | None, tasks: Sequence[str],
+    shots: int | None,
+) -> None:  # fmt: skip
     """Writes one record for each selected table, and prints a summary.
 
     Raises:
         InputError: Some tables could not be read; raised after everything is printed.
     """
     with _waiting("calibrating"):
-        report = studies.calibrate_study(workdir, settings, **selection)
+        report = studies.calibrate_study(workdir, settings, floor=floor, tasks=tasks, shots=shots)
     _print_lines(report.notes)
     if report.skipped:
         listing = Path(workdir) / "left_out.csv"
@@ -313,8 +316,7 @@ def _score(args: Namespace) -> None:
 def _calibrate(args: Namespace) -> None:
     _set_up_machine(args)
     tasks, settings = args.tasks.split(",") if args.tasks else (), chosen_settings(args).calibration
-    selection = {"floor": args.floor, "tasks": tasks, "shots": args.shots}
-    calibrate(args.workdir, settings, **selection)
+    calibrate(args.workdir, settings, args.floor, tasks, args.shots)
 
 
 def _sweep(args: Namespace) -> None:
