@@ -63,10 +63,7 @@ def reading_of(args: Namespace) -> Reading:
     )
 
 
-READS = (
-    "gold", "gold_names", "gold_as_is", "ids", "labels", "by", "task", "model", "filter", "at",
-    "format", "missing", "tokens", "from_probs", "cosines",
-)  # fmt: skip
+READS = [flag.name.replace("-", "_") for flag in options.READING if flag.name != "shards"]
 """Options that another command needs to read the same files."""
 
 

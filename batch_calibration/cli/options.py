@@ -117,11 +117,6 @@ COMMANDS = {
     "demo": "write files of scores, prompts and judgments to try the other commands on",
 }
 """Every command and its summary."""
-GONE = {
-    "data": "batch-calibration show --tasks=NAME --data=DIR shows a task's rows",
-    "prepare_data": "score --data=DIR reads rows directly from files",
-}
-"""Removed command -> its replacement."""
 OWN_EXAMPLES = """
 calibrate scores.csv --gold=label --output=corrected.csv
 calibrate 'logs/**/samples_*.jsonl' --prior=no=0.8,yes=0.2 --output=corrected.csv
@@ -308,8 +303,6 @@ def parse(arguments: Sequence[str]) -> Namespace:
     # A shell expands `~` at the beginning of a word, but not after `--output=`.
     words = [HOME.sub(lambda flag: f"{flag[1]}{Path.home()}", word) for word in arguments]
     command = words[0] if words else ""
-    if command in GONE:
-        guard.fail(f"The command {command} was removed: {GONE[command]}.")
     if not command.startswith("-") and command and command not in COMMANDS:
         guard.fail(str(InputError.unknown("command", command, COMMANDS)))
     if command in WITH_CONFIG:

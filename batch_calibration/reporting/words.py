@@ -203,11 +203,11 @@ def advice_line(card: Card, source: str = "", *, is_only: bool = True) -> str:
         if all(of_context == keys[0] for of_context in keys) and keys[0] is not None and is_only:
             command = call("calibrate", source, {**keys[0], **several})
             action = f"`{command}`" if keys[0] else LEAVE_THEM
+        gain = measured_gain(verdicts, gains_of)
+        is_biased = gain is None or any(verdict.is_biased for verdict in verdicts)
         if not any(_turns(verdict, gains_of) for verdict in verdicts):
             action = f"{LEAVE_THEM}, as no answer changes" if keys[0] else LEAVE_THEM
-        gain = measured_gain(verdicts, gains_of)
-        is_biased = any(verdict.is_biased for verdict in verdicts)
-        if gain is not None and not is_biased and not changes(verdicts, gains_of) and keys[0]:
+        elif not is_biased and not changes(verdicts, gains_of):
             action = f"{LEAVE_THEM}, as no row turns right or wrong"
         if gain is not None and gain.beyond_noise < 0:
             action = f"{LEAVE_THEM}, as accuracy falls beyond noise"

@@ -275,14 +275,6 @@ def test_figures(table, tmp_path, ending):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ["data", "--all"],
-            "data was removed: batch-calibration show --tasks=NAME --data=DIR shows",
-        ),
-        (
-            ["prepare_data"],
-            "prepare_data was removed: score --data=DIR reads rows directly from files",
-        ),
         (["calibrate", "nix-*.csv"], "nix-*.csv: expected a file of scores; got none"),
         (["calibrate", "{}", "--prior=a,b"], "--prior: expected shares such as 0.8,0.2"),
         (["calibrate", "{}", "--output=x.doc"], "x.doc: expected a file that ends in .csv"),
