@@ -113,6 +113,8 @@ def recommend_files(args: Namespace) -> None:
     if args.json:
         for table, advice in zip(tables, advised, strict=True):
             output.print_line(table, advice)
+        if not args.output.endswith(".csv"):
+            return
     with Waiting("correcting"):
         followed = [*map(_followed, tables, advised)]
     if not args.json:

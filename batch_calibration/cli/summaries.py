@@ -103,13 +103,10 @@ def show_contexts(
     contexts: Sequence[CorrectedContext], changed: int, output_stream: TextIO
 ) -> None:
     """Prints a few contexts one by one, each with some changed rows; many contexts as a table."""
-    are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            if len(contexts) <= MAX_LISTED:
-                cells = [row[:-1] for row in make_lines(contexts)]
-                show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
-            _show_groups(contexts)
+            cells = [row[:-1] for row in make_lines(contexts)]
+            _show_many(contexts, "Contexts", cells, CONTEXT_NOTE)
             for words_of_all in (over_all(contexts), _count_recommended(contexts)):
                 print()
                 print_filled(words_of_all)
@@ -129,13 +126,9 @@ def show_contexts(
 
 def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
     """Prints a few contexts one by one, with the reasons; many contexts as a table."""
-    are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            if len(contexts) <= MAX_LISTED:
-                cells = _advice_cells(contexts)
-                show_cells("Recommended", *with_unit(cells, ADVICE_NOTE, are_cosines))
-            _show_groups(contexts)
+            _show_many(contexts, "Recommended", _advice_cells(contexts), ADVICE_NOTE)
             print()
             print_filled(_count_recommended(contexts))
             print_filled(f"If you follow it: {over_all(contexts)}")
@@ -229,8 +222,11 @@ GROUP_NOTE = (
 )
 
 
-def _show_groups(contexts: Sequence[CorrectedContext]) -> None:
+def _show_many(contexts: Sequence[CorrectedContext], heading: str, cells: Cells, note: str) -> None:
+    """Prints the means over groups of contexts, below a table of a few contexts."""
     are_cosines = {context.diagnosis.cosines for context in contexts}
+    if len(contexts) <= MAX_LISTED:
+        show_cells(heading, *with_unit(cells, note, are_cosines))
     show_cells("Over contexts", *with_unit(group_cells(contexts), GROUP_NOTE, are_cosines))
 
 

@@ -212,8 +212,8 @@ def advice_line(card: Card, source: str = "", *, is_only: bool = True) -> str:
         if gain is not None and gain.beyond_noise < 0:
             action = f"{LEAVE_THEM}, as accuracy falls beyond noise"
         actions.append(action)
-    if len({*actions}) == 1:
-        return f"Do: {actions[0]}."
+    if len({*actions}) == 1 or all(action.startswith(LEAVE_THEM) for action in actions):
+        return f"Do: {actions[-1]}."
     return f"Do: {actions[0]} if labels are about equally frequent; if not known, {actions[1]}."
 
 
