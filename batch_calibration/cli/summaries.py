@@ -33,14 +33,14 @@ from batch_calibration.reporting.cells import (
 )
 from batch_calibration.reporting.frame import Frame, group_by, task_title, word_of
 from batch_calibration.reporting.words import Card
-from batch_calibration.scores import ScoreTable
+from batch_calibration.scores import POOLED_AS, ScoreTable
 from batch_calibration.studies import Record
 from batch_calibration.studies.calibration import order_flips
 
 MAX_SHOWN_SINGLY = 3
 """Maximum number of contexts that are described one by one; more contexts become a table."""
-MAX_LISTED, MAX_GROUPS = 20, 16
-"""Maximum number of contexts in a table, and of rows of a table of groups."""
+MAX_LISTED = 20
+"""Maximum number of contexts in a table, and of lines of a table of groups."""
 MAX_DOUBTS = 3
 """Maximum number of contexts with a printed question about their right labels."""
 
@@ -232,16 +232,24 @@ def _show_many(contexts: Sequence[CorrectedContext], heading: str, cells: Cells,
 
 def group_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     """Returns means ± deviations over all contexts, and over each level of the varying factors."""
-    group = Frame([Record.without_methods(context.table) for context in contexts])
+    records = list[Record]()
+    for table, *_ in contexts:
+        task = table.context.get(POOLED_AS) or table.context.get("task")
+        pooled = table._replace(context={**table.context, "task": task})
+        records.append(Record.without_methods(pooled))
+    group = Frame(records)
     header = ["group", "contexts", "nats", "before", "after", "gain"]
     rows: Cells = [header, _group_row("all", [context.diagnosis for context in contexts])]
-    by_id = {context.table.id: context.diagnosis for context in contexts}
     for name in group.varying:
-        parts = group.by(name)
-        if len(parts) < len(contexts) and len(rows) + len(parts) <= MAX_GROUPS:
-            for (level,), part in parts.items():
-                diagnoses = [by_id[record.id] for record in part.records]
-                rows.append(_group_row(word_of(name, level), diagnoses))
+        levels = group.levels(name)
+        if len(levels) < len(contexts) and len(rows) + len(levels) <= MAX_LISTED:
+            # Words that begin all names, such as the file's name, are left out.
+            first = f"{levels[0].rpartition(' ')[0]} "
+            shared = first if all(level.startswith(first) for level in levels) else ""
+            for level in levels:
+                pairs = zip(contexts, group.factors, strict=True)
+                part = [context.diagnosis for context, of in pairs if of[name] == level]
+                rows.append(_group_row(word_of(name, level.removeprefix(shared)), part))
     return rows
 
 

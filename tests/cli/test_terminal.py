@@ -153,3 +153,15 @@ def test_without_a_preference_or_a_change_none_is_described():
     text = str(found)
     assert "the scores favor no label" in text and "Accuracy stays 100.0" in text
     assert len(right_cells(found)) == 3 and len(right_cells(found._replace(method="icl"))) == 2
+
+
+def test_groups_of_pooled_tasks_lack_the_name_of_the_file(tmp_path, capsys):
+    random, arrays = np.random.default_rng(0), {}
+    for name in ("art_history", "law", "physics"):
+        arrays[f"{name}_scores"] = random.normal(-2, 1, (8, 60, 2))
+        arrays[f"{name}_gold"] = random.integers(0, 2, 60)
+    np.savez(tmp_path / "a.npz", **arrays)
+    cli.run(["diagnose", str(tmp_path / "a.npz")])
+    lines = capsys.readouterr().out.splitlines()
+    groups = [line.partition("  ")[0] for line in lines if "±" in line]
+    assert groups[:4] == ["all", "art_history", "law", "physics"]
