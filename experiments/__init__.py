@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-NEEDED = ("absl", "ml_collections", "flax", "rich", "platformdirs")
+NEEDED = ("absl", "ml_collections", "flax", "platformdirs")
 """Packages of the extra "experiments". Checked here so that no program ends in a traceback."""
 
 _missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]

@@ -8,7 +8,6 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from batch_calibration.cli import studies
-from batch_calibration.studies import calibrate_study
 from experiments import guard
 
 CONFIG = config_flags.DEFINE_config_file(
@@ -26,8 +25,7 @@ def main() -> None:
     """Writes one record for each stored table that the flags select."""
     guard.set_up_machine()
     workdir, settings, shots = WORKDIR.value, guard.calibration_settings(), SHOTS.value
-    report = calibrate_study(workdir, settings, floor=FLOOR.value, tasks=TASKS.value, shots=shots)
-    studies.show_calibration(report, workdir)
+    studies.calibrate(workdir, settings, floor=FLOOR.value, tasks=TASKS.value, shots=shots)
 
 
 if __name__ == "__main__":

@@ -87,9 +87,10 @@ def guarded(main: Callable[[], None], loads: Sequence[str] = ("jax",)) -> Callab
 def _flag(key: str, setting: object = None) -> str:
     """Spells a key as a program's flag, or as a key of its config if the program has no flag."""
     if key in flags.FLAGS or key not in keys():
-        return guard.flag(key, setting)
+        # absl's flags keep the underscores of their names.
+        return guard.flag(key, setting).replace(key.replace("_", "-"), key)
     # With a value, the result is an argument for the command line and starts with dashes.
-    return f"config.{key}" if setting is None else guard.flag(f"config.{key}", setting)
+    return f"config.{key}" if setting is None else f"--config.{guard.flag(key, setting)[2:]}"
 
 
 PROGRAMS = guard.CONSOLE._replace(key=_flag)

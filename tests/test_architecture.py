@@ -68,7 +68,6 @@ OUTSIDE = dict.fromkeys(NOWHERE.split(), "") | {
     "flax": "scoring layer",
     "matplotlib": "reporting",
     "sklearn": "estimator",
-    "rich": "cli",
 }
 
 

@@ -212,7 +212,7 @@ def _say_cost(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str
 def _score(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]) -> Scores:
     """Scores each prompt; the cells are empty if the server rejects the prompt."""
     with Waiting("asking", len(prompts)) as waiting:
-        answer = scorer.score(_texts(prompts), _forms(labels), progress=waiting.update)
+        answer = scorer.score(_texts(prompts), _forms(labels), progress=waiting.move)
     has_scores = ~np.isnan(answer.log_probs).all(axis=1)
     is_filled = np.zeros(answer.log_probs.shape, bool)
     if answer.is_filled is not None:

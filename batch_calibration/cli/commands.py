@@ -16,7 +16,7 @@ from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
-from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
+from batch_calibration.cli.summaries import MAX_LISTED, MAX_SHOWN_SINGLY, CorrectedContext
 from batch_calibration.diagnosis import LEAVE, Advice, save_advice
 from batch_calibration.diagnosis.advice import (
     EQUAL,
@@ -35,7 +35,8 @@ from batch_calibration.diagnosis.recommend import (
     recommend_tables,
 )
 from batch_calibration.diagnosis.verdicts import Verdict, doubt, follow, judge_context, name_of
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, call, shown
+from batch_calibration.files import csv_text, write_whole
 from batch_calibration.methods import ALL, ask_about_order, get_method, on_shelf, read_options
 from batch_calibration.methods.run import holds_cosines, run_methods, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
@@ -81,6 +82,9 @@ def calibrate_files(args: Namespace) -> None:
 def diagnose_files(args: Namespace) -> None:
     """Reports the label that each prompt prefers, and whether a correction helps."""
     output.check_plot(args.plot)
+    output.check_output(args.output)
+    if args.output and not args.output.endswith(".csv"):
+        raise InputError.at(f"--output={args.output}", "a file that ends in .csv")
     _check_method(args)
     corrected = _corrected(args, _contexts(args)[1])
     if args.json:
@@ -89,6 +93,7 @@ def diagnose_files(args: Namespace) -> None:
     else:
         summaries.show_contexts(corrected, args.changed, sys.stdout)
         _range(args, sys.stdout)
+    _write_lines(args, corrected)
     output.write_plot(args.plot, corrected, sys.stdout)
 
 
@@ -102,14 +107,30 @@ def recommend_files(args: Namespace) -> None:
     _, tables = _contexts(args)
     stated = prior.state(args.prior, tables)
     advised = _advise(tables, stated, by_labels=True, ordinal=args.ordinal)
-    if args.output:
+    if args.output and not args.output.endswith(".csv"):
         save_advice(args.output, dict(zip(_distinct_titles(tables), advised, strict=True)))
         print(f"advice: {args.output}", file=sys.stderr)
     if args.json:
         for table, advice in zip(tables, advised, strict=True):
             output.print_line(table, advice)
-        return
-    summaries.show_advice([*map(_followed, tables, advised)], sys.stdout)
+        if not args.output.endswith(".csv"):
+            return
+    with Waiting("correcting"):
+        followed = [*map(_followed, tables, advised)]
+    if not args.json:
+        summaries.show_advice(followed, sys.stdout)
+    _write_lines(args, followed)
+
+
+def _write_lines(args: Namespace, contexts: Sequence[CorrectedContext]) -> None:
+    """Writes a line for each context to --output if it is CSV; for many, shows how to get them."""
+    if args.output.endswith(".csv"):
+        text = csv_text(summaries.make_lines(contexts))
+        write_whole(Path(args.output), text.encode(errors="backslashreplace"))
+        print(f"a line for each context: {args.output}", file=sys.stderr)
+    elif len(contexts) > MAX_LISTED and not (args.json or args.output):
+        command = call(args.command, "contexts", {"output": "contexts.csv"})
+        summaries.print_filled(f"A line for each context: {command}")
 
 
 def _distinct_titles(tables: Sequence[ScoreTable]) -> list[str]:
@@ -145,9 +166,13 @@ def _advise(
     for table, of_context in zip(tables, stated, strict=True):
         is_by_design = of_context.known is None and table.context.get(BALANCED) is True
         known.append(BY_DESIGN if is_by_design else of_context.known)
-    advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
-    counts, finish = [one.counts for one in stated], partial(_advise_one, by_labels=by_labels)
-    return [*map(finish, tables, advised, counts)]
+    finished = list[Advice]()
+    with Waiting("choosing a correction", len(tables)) as waiting:
+        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
+        for table, advice, one in zip(tables, advised, stated, strict=True):
+            finished.append(_advise_one(table, advice, one.counts, by_labels=by_labels))
+            waiting.move(len(finished))
+    return finished
 
 
 def _advise_one(
@@ -180,7 +205,7 @@ def compare_files(args: Namespace) -> None:
     with Waiting("comparing methods", len(tables)) as waiting:
         for comparison in compared:
             comparisons.append(comparison)
-            waiting.update(len(comparisons))
+            waiting.move(len(comparisons))
     if args.json:
         for table, of_context in zip(tables, comparisons, strict=True):
             output.print_line(table, of_context)
@@ -232,7 +257,9 @@ def report_files(args: Namespace) -> None:
     if labeled:
         options_of = {table.id: one.options for table, one in zip(tables, stated, strict=True)}
         common = [options_of[table.id] for table in labeled]
-        calibrated = run_calibration(labeled, names, seed=args.seed, options=chosen, common=common)
+        run = partial(run_calibration, seed=args.seed, options=chosen, common=common)
+        with Waiting("comparing methods", len(labeled)) as waiting:
+            calibrated = run(labeled, names, progress=waiting.move)
     record_of = {record.id: record for record in calibrated}
     records, verdicts = list[Record](), dict[str, Verdict]()
     for table, advice in zip(tables, _advise(tables, stated), strict=True):
@@ -246,7 +273,9 @@ def report_files(args: Namespace) -> None:
     date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
     notes = summaries.group_notes(tables)  # `_contexts` has printed these
     page, source = Path(args.output), inputs.typed_source(args)
-    cards, missing = writing.write_report(results, page, notes, verdicts, date=date, source=source)
+    with Waiting("writing the page"):
+        write = partial(writing.write_report, date=date, source=source)
+        cards, missing = write(results, page, notes, verdicts)
     for sentence in missing[len(notes) :]:
         summaries.print_filled(sentence)
     summaries.show_gains(cards, source)
@@ -347,20 +376,25 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         followed = _follow_file(args.advice, tables) if args.advice else []
-        all_scores = [scores for _, scores in followed] or _correct(args, tables, stated)
+        with Waiting("correcting"):
+            all_scores = [scores for _, scores in followed] or _correct(args, tables, stated)
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
     advised = [advice for advice, _ in followed] or _advise(tables, stated, ordinal=args.ordinal)
-    for table, scores, advice, of_context in zip(tables, all_scores, advised, stated, strict=True):
-        known = of_context.known and of_context.known.all_shares(len(table.label_names))
-        method, is_ordinal = args.method, args.ordinal or None
-        if followed:
-            method, shares = name_of(advice), advice.shares
-            known = tuple(shares.values()) if shares and advice.source in (EQUAL, STATED) else None
-        diagnosis = diagnose_table(
-            table, scores, method, strength, args.dtype, known, ordinal=is_ordinal
-        )
-        corrected.append(CorrectedContext(table, scores, diagnosis, advice))
+    method, is_ordinal = args.method, args.ordinal or None
+    with Waiting("diagnosing", len(tables)) as waiting:
+        each = zip(tables, all_scores, advised, stated, strict=True)
+        for table, scores, advice, of_context in each:
+            known = of_context.known and of_context.known.all_shares(len(table.label_names))
+            if followed:
+                method, shares = name_of(advice), advice.shares
+                is_stated = advice.source in (EQUAL, STATED)
+                known = tuple(shares.values()) if shares and is_stated else None
+            diagnosis = diagnose_table(
+                table, scores, method, strength, args.dtype, known, ordinal=is_ordinal
+            )
+            corrected.append(CorrectedContext(table, scores, diagnosis, advice))
+            waiting.move(len(corrected))
     return corrected
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from batch_calibration.errors import InputError, Spelling, escape_controls
+from batch_calibration.settings import keys
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
-EXTRA = "flax huggingface_hub matplotlib optax PIL platformdirs pyarrow rich tokenizers"
+EXTRA = "flax huggingface_hub matplotlib optax PIL platformdirs pyarrow tokenizers"
 """Packages of the extra "experiments", which some commands need."""
 
 
@@ -129,10 +130,6 @@ def _stop_in_hook(unraisable: Any) -> None:
     sys.__unraisablehook__(unraisable)
 
 
-SPELLED = {"target_prior": "prior"}
-SPELLED |= {name.replace("-", "_"): name for name in ("from-probs", "gold-names", "gold-as-is")}
-
-
 def flag(key: str, setting: object = None) -> str:
     """Returns a key as a flag: bools become --KEY or --no-KEY, tuples comma-separated lists.
 
@@ -142,7 +139,9 @@ def flag(key: str, setting: object = None) -> str:
     if key == "share_error":
         points = 100 * float(str(setting))
         return "--prior=balanced" + f":{points:g}" * bool(points)
-    name = SPELLED.get(key, key)
+    # Keys of the settings keep their underscores, as in config files.
+    name = key if key in keys() else key.replace("_", "-")
+    name = "prior" if key == "target_prior" else name
     if isinstance(setting, bool):
         return f"--{name}" if setting else f"--no-{name}"
     text = ",".join(map(str, setting)) if isinstance(setting, tuple) else setting

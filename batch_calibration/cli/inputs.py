@@ -16,6 +16,7 @@ from typing import NoReturn
 from batch_calibration import importers
 from batch_calibration.arrays.missing_scores import check_missing
 from batch_calibration.cli import guard, options
+from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, step
 from batch_calibration.files import Json, temporary_folder
 from batch_calibration.files.rows import refuse_remote
@@ -62,10 +63,7 @@ def reading_of(args: Namespace) -> Reading:
     )
 
 
-READS = (
-    "gold", "gold_names", "gold_as_is", "ids", "labels", "by", "task", "model", "filter", "at",
-    "format", "missing", "tokens", "from_probs", "cosines",
-)  # fmt: skip
+READS = [flag.name.replace("-", "_") for flag in options.READING if flag.name != "shards"]
 """Options that another command needs to read the same files."""
 
 
@@ -188,14 +186,16 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
 def _read(files: Sequence[Path], reading: Reading) -> tuple[list[Path], list[ScoreTable]]:
     """Returns the file of each context in some files, and the contexts."""
     table_files, tables = list[Path](), list[ScoreTable]()
-    for path in files:
-        with _on_disk(path) as file:
-            try:
-                tables += importers.read(file, reading)
-            except InputError as error:
-                # Standard input is copied to a temporary file with a path unknown to the user.
-                raise error.replacing(str(file), _title(path)) from error
-        table_files += [path] * (len(tables) - len(table_files))
+    with Waiting("reading files", len(files)) as waiting:
+        for done, path in enumerate(files):
+            waiting.move(done)
+            with _on_disk(path) as file:
+                try:
+                    tables += importers.read(file, reading)
+                except InputError as error:
+                    # Standard input is copied to a temporary file with a path unknown to the user.
+                    raise error.replacing(str(file), _title(path)) from error
+            table_files += [path] * (len(tables) - len(table_files))
     return table_files, tables
 
 

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -20,6 +20,7 @@ from batch_calibration.errors import InputError, answering
 from batch_calibration.settings import keys
 from batch_calibration.version import __version__
 
+MAX_LISTED = 10  # flags in the message about an unknown one
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,False}"}
 
 
@@ -71,7 +72,7 @@ OF_APART = {
         Flag("method", None, "method that needs neither labels nor probes", "bc"),
         Flag("prior", "P,Q", "share of each choice among the right answers, in order"),
         ADVICE,
-        Flag("include_path", "DIR", "a folder with your own tasks"),
+        Flag("include-path", "DIR", "a folder with your own tasks"),
         Flag("output", "DIR", "folder for the YAML files of the tasks", "corrected_tasks"),
     ),
 }
@@ -91,6 +92,8 @@ ON_FILES = {
 }
 ON_BOTH = ("calibrate", "report")
 """Commands that read either files of scores or the scores of a study in a workdir."""
+READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend")
+"""Commands on files to which --workdir=DIR is the same as DIR."""
 CORRECTING, COMPARING = "calibrate diagnose", "compare report"
 NO_SCORES = "ask judge"
 """Commands on files that hold no scores."""
@@ -114,11 +117,6 @@ COMMANDS = {
     "demo": "write files of scores, prompts and judgments to try the other commands on",
 }
 """Every command and its summary."""
-GONE = {
-    "data": "batch-calibration show --tasks=NAME --data=DIR shows a task's rows",
-    "prepare_data": "score --data=DIR reads rows directly from files",
-}
-"""Removed command -> its replacement."""
 OWN_EXAMPLES = """
 calibrate scores.csv --gold=label --output=corrected.csv
 calibrate 'logs/**/samples_*.jsonl' --prior=no=0.8,yes=0.2 --output=corrected.csv
@@ -200,12 +198,14 @@ LEARNING = (
     Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),
 )
+DRY_RUN = Flag("dry-run", "", "print the plan without running it")
 ANSWERS = "the scores, .csv; answers are kept next to it and not requested again"
 WRITING = (
     Flag("output", "FILE", f"corrected scores: {SCORES}; - for standard output", of="calibrate"),
     Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of="convert"),
     Flag("output", "FILE", "the page", "report.html", of="report"),
-    Flag("output", "FILE", "the advice as JSON, for --advice of other commands", of="recommend"),
+    Flag("output", "FILE", "advice as JSON, for --advice; or contexts as .csv", of="recommend"),
+    Flag("output", "FILE", "a line for each context, .csv", of="diagnose"),
     Flag("output", "FILE", f"averaged scores: {SCORES}; - for standard output", of="ensemble"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),
@@ -215,7 +215,7 @@ WRITING = (
     Flag("all", "", "show all methods, and why others are left out", of="compare"),
     Flag("json", "", "print one line of JSON for each context", of="compare diagnose recommend"),
     Flag("quiet", "", "print no notes and no progress, only errors"),
-    Flag("dry-run", "", "print the plan without running it", of=NO_SCORES),
+    DRY_RUN._replace(of=NO_SCORES),
     Flag("workdir", "DIR", "keep score tables in a workdir", of="convert"),
 )
 # Flags of `ask`, about its prompts.
@@ -235,16 +235,16 @@ def _of_table(table: Mapping[str, tuple[type, str]]) -> list[Flag]:
 
 
 OF_STUDIES: dict[str, Sequence[Flag]] = {
-    "score": _of_table(machine.FLAGS),
+    "score": (DRY_RUN, *_of_table(machine.FLAGS)),
     "sweep": (
         Flag("launcher", "TEXT", launchers.HELP, "local"),
         Flag("workers", "N", "number of workers that share the sweep", 2, int),
-        Flag("dry_run", "", "print contexts, tokens and time; score nothing"),
+        DRY_RUN,
         *_of_table(launchers.FLAGS),
     ),
     "show": (
         Flag("rows", "N", "rows of each block to show", 3, int),
-        Flag("nocost", "", "do not count the tokens of the whole sweep"),
+        Flag("no-cost", "", "do not count the tokens of the whole sweep"),
     ),
     "calibrate": (
         Flag("floor", "X", "raise scores below this many nats, -inf too, to it", None, float),
@@ -254,7 +254,7 @@ OF_STUDIES: dict[str, Sequence[Flag]] = {
     ),
     "tables": (Flag("quiet", "", "write the files and print no table"),),
     "figures": (
-        Flag("boundary_tasks", "N", "tasks in the figure of boundaries", 2, int),
+        Flag("boundary-tasks", "N", "tasks in the figure of boundaries", 2, int),
         Flag("formats", "TEXT", "formats of the figures: png, pdf, svg", "png"),
     ),
     "merge": (
@@ -280,8 +280,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Prints the message, suggests the most similar flag, and exits with code 2."""
         unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's wording
-        near = difflib.get_close_matches(unknown[1], self.flags(), n=1) if unknown else []
+        flags = {flag: 0 for flag in self.flags() if flag.startswith("--")}
+        near = difflib.get_close_matches(unknown[1], flags, n=1) if unknown else []
         hint = f"; did you mean {near[0]}?" if near else ""
+        if unknown and not near and len(flags) <= MAX_LISTED:
+            hint = f"; there are {', '.join(flags)}"
         guard.fail(f"{message}{hint}; {self.prog} --help lists the flags.")
 
     def flags(self) -> list[str]:
@@ -300,21 +303,36 @@ def parse(arguments: Sequence[str]) -> Namespace:
     # A shell expands `~` at the beginning of a word, but not after `--output=`.
     words = [HOME.sub(lambda flag: f"{flag[1]}{Path.home()}", word) for word in arguments]
     command = words[0] if words else ""
-    if command in GONE:
-        guard.fail(f"The command {command} was removed: {GONE[command]}.")
     if not command.startswith("-") and command and command not in COMMANDS:
         guard.fail(str(InputError.unknown("command", command, COMMANDS)))
     if command in WITH_CONFIG:
         # Keys may also have the prefix that the programs of experiments/ require.
         words = [re.sub(r"^--config\.", "--", word) for word in words]
+    if command in READING_WORKDIRS:
+        words = [*filter(None, (re.sub(r"^--workdir(=|$)", "", word) for word in words))]
+    elif command in ON_STUDIES and command != "show" and words[1:2] and words[1][:1] != "-":
+        words[1] = f"--workdir={words[1]}"
     of_study = any(word.startswith("--workdir") for word in words)
     parser, commands = _make_parser(command, of_study=of_study)
-    args = parser.parse_args(words)
+    args = parser.parse_args(_respell(words, parser.flags()))
     if args.command in ON_BOTH:
         _check_source(commands[args.command], args)
     elif args.command in ON_STUDIES and getattr(args, "workdir", "none") == "":
         commands[args.command].error("--workdir: expected a folder; got nothing")
     return args
+
+
+def _respell(words: Sequence[str], flags: Collection[str]) -> list[str]:
+    """Corrects the hyphens and underscores of flags, with a note for each correction."""
+    right, respelled = {re.sub("[-_]", "", flag): flag for flag in flags}, list(words)
+    # Words after two dashes belong to another program.
+    for place in range(words.index("--") if "--" in words else len(words)):
+        name, *rest = words[place].partition("=")
+        near = right.get(re.sub("[-_]", "", name), name)
+        if name.startswith("--") and name not in flags and near != name:
+            print(f"note: {name} is spelled {near}.", file=sys.stderr)
+            respelled[place] = "".join([near, *rest])
+    return respelled
 
 
 def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[str, Parser]]:
@@ -403,12 +421,12 @@ def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
     for name, metavar, text, default, kind, _, is_required in flags:
         if metavar == "":
             switch = argparse.BooleanOptionalAction if default is None else "store_true"
-            group.add_argument(f"--{name}", action=switch, help=text)
+            group.add_argument(guard.flag(name), action=switch, help=text)
             continue
         if default not in (None, "", []) and "(default: " not in text:
             text += f" (default: {default})"
         action = "append" if default == [] else "store"
-        add = partial(group.add_argument, f"--{name}", action=action, type=kind, help=text)
+        add = partial(group.add_argument, guard.flag(name), action=action, type=kind, help=text)
         add(default=default, metavar=metavar, required=is_required)
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TextIO, cast
 import numpy as np
 
 from batch_calibration.cli import inputs, prior
+from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.errors import CONTROLS, InputError, answering, extra
 from batch_calibration.files import object_at, quote_formula, quote_formulas, write_csv, write_whole
@@ -348,8 +349,9 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     bias, strength = _stream_bias(args, labels), 1.0 if args.strength is None else args.strength
     stated = prior.read_shares(args.prior, [labels])[0].options if args.prior else {}
     shares = cast("Sequence[float] | None", stated.get("target_prior"))
-    correct = partial(correct_stream, files, args.output, reading, progress=_show_progress)
-    done = correct(bias=bias, strength=strength, target_prior=shares, by_file=not args.shards)
+    with Waiting("correcting rows") as waiting:
+        correct = partial(correct_stream, files, args.output, reading, progress=waiting.move)
+        done = correct(bias=bias, strength=strength, target_prior=shares, by_file=not args.shards)
     say_notes(done.notes)
     _show_stream(args, done)
 
@@ -365,16 +367,6 @@ def _stream_bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None
     # [k], summed in float64 because there may be many rows
     means: list[float] = tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64).tolist()
     return means
-
-
-def _show_progress(done: int, total: int, per_second: float, /) -> None:
-    """Shows progress in one line, if standard error is a terminal."""
-    if sys.stderr.isatty():
-        end = "\n" if done >= total else "\r"  # the next call overwrites this line
-        seconds_left = (total - done) / max(per_second, 1.0)
-        line = f"{100 * done / total:5.1f} %, {per_second:,.0f} rows/s, {seconds_left:.0f} s left"
-        # Spaces at the end cover a longer line from before.
-        print(f"{line:60}", end=end, file=sys.stderr, flush=True)
 
 
 def _show_stream(args: Namespace, done: Streamed) -> None:

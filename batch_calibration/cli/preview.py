@@ -6,15 +6,13 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import cast
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-from rich.text import Text
+import numpy as np
 
+from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import spell
 from batch_calibration.files import Json
 from batch_calibration.methods import METHODS
+from batch_calibration.reporting.cells import Cells, show_cells
 from batch_calibration.scores import context_id
 from batch_calibration.scoring.api.scorer import BYTES_PER_TOKEN, ApiScorer
 from batch_calibration.scoring.engine.token_budget import TokenBudget
@@ -124,21 +122,18 @@ def _show_sums(
     count: Callable[[RenderedContext], tuple[int, int]],
 ) -> None:
     """Prints the contexts, rows and two counts of each task, and their sums."""
-    table = Table(title="the whole sweep", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("task", "contexts", "rows", *columns):
-        table.add_column(name, justify="left" if name == "task" else "right")
-    sums = [0, 0, 0, 0]
-    shown = track(contexts, "counting", console=Console(stderr=True), transient=True)
-    for task, group in groupby(shown, key=_task):
-        counts = [0, 0, 0, 0]  # contexts, rows, and the two columns of `count`
-        for context in group:
-            for i, number in enumerate((1, context.size, *count(context))):
-                counts[i] += number
-                sums[i] += number
-        table.add_row(Text(task), *(f"{number:,}" for number in counts))
-    table.add_row("all", *(f"{number:,}" for number in sums))
-    # In narrower columns, numbers would wrap.
-    Console(width=max(100, Console().width)).print(table)
+    # Contexts, rows, and the two columns of `count`.
+    counts = {_task(context): np.zeros(4, int) for context in contexts}
+    with Waiting("counting tokens", len(contexts)) as waiting:
+        for done, context in enumerate(contexts, start=1):
+            counts[_task(context)] += (1, context.size, *count(context))
+            waiting.move(done)
+    counts["all"] = np.sum([*counts.values()], axis=0)
+    cells: Cells = [["task", "contexts", "rows", *columns]]
+    for task, row in counts.items():
+        cells.append([task, *(f"{number:,}" for number in row)])
+    show_cells("the whole sweep", cells)
+    print()
 
 
 def _tokens(

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
+from shutil import get_terminal_size
 from threading import Event, Thread
-from typing import Self
+from typing import Self, TextIO
 
 import numpy as np
 
@@ -18,8 +19,11 @@ from batch_calibration.settings import Study
 from batch_calibration.studies import ScoringProgress, Store
 from batch_calibration.studies.progress import Planned
 
-SILENT_SECONDS = 2.0
-"""Seconds before a command first shows its progress."""
+SILENT_SECONDS, DRAW_EVERY = 1.0, 0.2
+"""Seconds before a step first shows its progress, and between two drawings of it."""
+BAR_SIGNS = 20
+ERASE = "\r\033[K"
+"""Moves a terminal's cursor to the beginning of the line, and erases it."""
 LOOK_EVERY = 2.0
 """Seconds between reads of a sweep's workdir."""
 LINE_EVERY = 60.0
@@ -31,38 +35,69 @@ FEWEST_STEPS = 5
 
 
 class Waiting:
-    """A progress line on standard error that overwrites itself, if that is a terminal.
+    """A progress line on standard error, if that is a terminal; it is erased at the end.
 
     Example:
         with Waiting("reading", 50) as waiting:
-            waiting.update(1)
+            waiting.move(1)
     """
 
     def __init__(self, doing: str, total: int = 0):  # 0: unknown
-        self._doing, self._total, self._begun = doing, total, time.monotonic()
-        self._is_shown = False
+        self._doing, self._done, self._total = doing, 0, total
+        self._first = 0.0, 0  # the time of the first finished items, and their number
+        self._has_ended, self._threads = Event(), list[Thread]()
 
-    def update(self, done: int) -> None:
-        """Shows the number of finished items."""
-        if time.monotonic() - self._begun >= SILENT_SECONDS and sys.stderr.isatty():
-            self._is_shown = True
-            of = f" of {self._total:,}" if self._total else ""
-            line = f"{self._doing}: {done:,}{of}"
-            # The next call overwrites this line.
-            print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
+    def move(self, done: int, total: int = 0, *_: object) -> None:
+        """Sets the number of finished items, and of all items if it was unknown."""
+        self._done, self._total = done, total or self._total
+        if not self._first[1]:
+            self._first = time.monotonic(), done
+
+    def line(self, seconds: float, columns: int) -> str:
+        """Returns the line; a narrow terminal cuts the name, so that the numbers stay complete."""
+        numbers, done = "", self._done
+        if self._total:
+            bar = "#" * (BAR_SIGNS * done // self._total)
+            numbers = f" [{bar:.<{BAR_SIGNS}}] {done:,} of {self._total:,}"
+        numbers += f", {seconds:,.0f} s"
+        # The first item may have taken longer, as programs are compiled.
+        if done > self._first[1] > 0:
+            per_item = (time.monotonic() - self._first[0]) / (done - self._first[1])
+            numbers += f", about {per_item * (self._total - done):,.0f} s left"
+        return f"{self._doing[: max(0, columns - len(numbers))]}{numbers}"
+
+    def _show(self, stream: TextIO) -> None:
+        """Draws the line again and again, so that a long item does not look like a halt."""
+        begun, pause = time.monotonic(), SILENT_SECONDS
+        while not self._has_ended.wait(pause):
+            pause, columns = DRAW_EVERY, get_terminal_size().columns - 1
+            line = self.line(time.monotonic() - begun, columns)
+            print(f"{ERASE}{line}", end="", file=stream, flush=True)
 
     def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            # A daemon thread does not keep an interrupted program alive.
+            self._threads.append(Thread(target=self._show, args=(sys.stderr,), daemon=True))
+            self._threads[0].start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_shown:
-            print(f"\r{'':60}\r", end="", file=sys.stderr, flush=True)
+        self._has_ended.set()
+        for thread in self._threads:
+            thread.join()
+            erase_line()
 
 
-class ProgressBar:
-    """A progress bar in a terminal, and a line each minute in a file or a pipe.
+def erase_line() -> None:
+    """Erases a progress line before other output, if standard error is a terminal."""
+    if sys.stderr.isatty():
+        print(ERASE, end="", file=sys.stderr, flush=True)
 
-    Soon after the first rows, a line above the bar gives the time left.
+
+class ProgressBar(Waiting):
+    """A progress line in a terminal, and a line each minute in a file or a pipe.
+
+    Soon after the first rows, a line above it gives the time left.
 
     Example:
         with ProgressBar("scoring", "examples") as bar:
@@ -70,30 +105,7 @@ class ProgressBar:
     """
 
     def __init__(self, description: str, unit: str):
-        # rich is an optional dependency, which the programs that score with models need.
-        from rich import progress
-        from rich.console import Console
-        from rich.table import Column
-        from rich.text import Text
-
-        class NameColumn(progress.ProgressColumn):
-            def render(self, task: progress.Task) -> Text:
-                # A narrow terminal cuts the name, so that the numbers stay complete.
-                return Text(task.description, no_wrap=True, overflow="ellipsis")
-
-        class RateColumn(progress.ProgressColumn):
-            def render(self, task: progress.Task) -> Text:
-                # The speed is None before the second update.
-                return Text(f"{task.finished_speed or task.speed or 0:,.0f} {unit}/s")
-
-        whole, console = Column(no_wrap=True), Console()
-        bar = NameColumn(), progress.BarColumn(bar_width=20, table_column=whole)
-        counts = progress.MofNCompleteColumn(table_column=whole), RateColumn(whole)
-        columns = *bar, *counts, progress.TimeRemainingColumn(table_column=whole)
-        # A file shows only the lines.
-        is_transient = not console.is_terminal
-        self._bar = progress.Progress(*columns, console=console, transient=is_transient)
-        self._line = self._bar.add_task(description, total=None)  # the first update sets the total
+        super().__init__(description)
         self._unit = unit
         self._steps: list[tuple[float, int]] = []  # times, and the amounts done by then
         self._said = 0.0  # time of the last printed line
@@ -106,7 +118,8 @@ class ProgressBar:
         step, so that neither late long prompts nor early compilation distort it.
         """
         description, done, total, asked, to_ask, tokens, tokens_run = status
-        self._bar.update(self._line, completed=done, total=total, description=description)
+        self._doing = description
+        self.move(done, total)
         now, (run, to_run) = time.monotonic(), (tokens_run, tokens) if tokens else (asked, to_ask)
         if not asked:
             return
@@ -126,7 +139,7 @@ class ProgressBar:
         if len(steps) < FEWEST_STEPS or not amount:
             return
         # In a terminal, this line is printed only once, because the bar shows the rest.
-        self._said = inf if self._bar.console.is_terminal else now
+        self._said = inf if sys.stderr.isatty() else now
         minutes = (to_run - run) / amount * seconds / 60
         self.print(
             f"{description}: {asked:,} of {to_ask:,} {self._unit}, "
@@ -135,15 +148,8 @@ class ProgressBar:
 
     def print(self, line: str) -> None:
         """Prints a line above the bar."""
-        # Brackets in a line are text, not styles, and a long path stays on one line.
-        self._bar.console.print(filled(line), markup=False, highlight=False, soft_wrap=True)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        erase_line()
+        print(filled(line))
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from batch_calibration.files import write_whole
 
 # Each command imports its dependencies when it runs, so that parsing and --help are fast.
 if TYPE_CHECKING:
-    from batch_calibration.settings import Study
-    from batch_calibration.studies import CalibrationReport
+    from batch_calibration.cli.progress import Waiting
+    from batch_calibration.settings import CalibrationSettings, Study
     from batch_calibration.studies.workers import Launcher, SweepReport
 
 Say = Callable[[str], None]
@@ -70,12 +70,20 @@ def score(study: "Study", workdir: str, say: Say | None = None) -> None:
     )
 
 
-def show_calibration(report: "CalibrationReport", workdir: str) -> None:
-    """Prints a summary of a calibration, and the folder of its records.
+def calibrate(
+    workdir: str,
+    settings: "CalibrationSettings",
+    floor: float | None = None,
+    tasks: Sequence[str] = (),
+    shots: int | None = None,
+) -> None:
+    """Writes one record for each selected table, and prints a summary.
 
     Raises:
         InputError: Some tables could not be read; raised after everything is printed.
     """
+    with _waiting("calibrating"):
+        report = studies.calibrate_study(workdir, settings, floor=floor, tasks=tasks, shots=shots)
     _print_lines(report.notes)
     if report.skipped:
         listing = Path(workdir) / "left_out.csv"
@@ -88,6 +96,12 @@ def show_calibration(report: "CalibrationReport", workdir: str) -> None:
     )
     if report.broken:  # last, so that all other output is complete
         raise InputError(" ".join(report.broken))
+
+
+def _waiting(doing: str) -> "Waiting":
+    from batch_calibration.cli.progress import Waiting
+
+    return Waiting(doing)
 
 
 def _print_lines(sentences: Iterable[str]) -> None:
@@ -105,18 +119,19 @@ def show_tables(workdir: str, *, quiet: bool = False) -> None:
 
     store = studies.Store(workdir)
     records, folder = store.records(), store.workdir / "tables"
-    tables = writing.write_tables(Results(records, store.table_of), folder)
-    files, missing = studies.write_results(records, store.workdir)
+    with _waiting("making tables"):
+        tables = writing.write_tables(Results(records, store.table_of), folder)
+        files, missing = studies.write_results(records, store.workdir)
     if not quiet:
         writing.print_tables(tables)
     # `missing` is "" if results.parquet was written.
     _print_lines([*store.unmatched(records), *filter(None, [missing])])
-    print(f"{len(tables)} tables are in {folder}; all results in {', '.join(map(str, files))}")
+    results = ", ".join(map(str, files))
+    _print_lines([f"{len(tables)} tables are in {folder}; all results in {results}"])
 
 
 def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png") -> None:
     """Draws every figure of the catalogue in these formats, such as "png,pdf"."""
-    from batch_calibration.cli.progress import Waiting
     from batch_calibration.reporting import writing
     from batch_calibration.reporting.items import Results
 
@@ -128,11 +143,11 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png")
     records = store.records()
     results = Results(records, store.table_of, boundary_tasks)
     files = list[Path]()
-    with Waiting("drawing figures") as waiting:
+    with _waiting("drawing figures") as waiting:
 
         def notify(path: Path) -> None:
             files.append(path)
-            waiting.update(len(files))
+            waiting.move(len(files))
 
         writing.write_figures(results, store.workdir / "figures", notify, formats=forms)
     _print_lines(store.unmatched(records))
@@ -155,7 +170,10 @@ def make_report(workdir: str) -> None:
     past_runs, broken = runs.read(store.workdir)
     warnings, texts = [*store.unmatched(records), *broken], row_texts(past_runs)
     source = shlex.quote(workdir)
-    cards, notes = write_report(results, page, warnings, runs=past_runs, texts=texts, source=source)
+    with _waiting("writing the page"):
+        cards, notes = write_report(
+            results, page, warnings, runs=past_runs, texts=texts, source=source
+        )
     _print_lines(notes)
     summaries.show_gains(cards, source)
     for folder in ("tables", "figures"):
@@ -238,16 +256,20 @@ def _in_folder(folder: Path, command: str) -> str:
 
 
 def _score(args: Namespace) -> None:
-    _set_up_machine(args)
     (study,) = chosen_studies(args)
+    if args.dry_run:
+        from batch_calibration.cli.preview import show_plan
+
+        show_plan([study], args.workdir, workers=1)
+        return
+    _set_up_machine(args)
     score(study, args.workdir)
 
 
 def _calibrate(args: Namespace) -> None:
     _set_up_machine(args)
     tasks, settings = args.tasks.split(",") if args.tasks else (), chosen_settings(args).calibration
-    selection = {"floor": args.floor, "tasks": tasks, "shots": args.shots}
-    show_calibration(studies.calibrate_study(args.workdir, settings, **selection), args.workdir)
+    calibrate(args.workdir, settings, args.floor, tasks, args.shots)
 
 
 def _sweep(args: Namespace) -> None:
@@ -275,7 +297,7 @@ def _show(args: Namespace) -> None:
         print(f"{spell(key)} is empty: texts only, no tokens; long prompts are not shortened.\n")
     contexts = render_contexts(settings, cells, files=files, budget=budget)
     preview.show_prompts(contexts, settings.model, budget, args.rows)
-    if not args.nocost:
+    if not args.no_cost:
         preview.show_cost(contexts, settings, budget)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from batch_calibration.cli.progress import erase_line
 from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
@@ -21,22 +22,25 @@ from batch_calibration.reporting.cells import (
     Cells,
     aligned,
     context_cells,
-    count_signs,
     filled,
     gain_cell,
     label_cells,
     right_cells,
     show_cells,
     size_cell,
+    spread,
     with_unit,
 )
-from batch_calibration.reporting.frame import group_by, task_title
+from batch_calibration.reporting.frame import Frame, group_by, task_title, word_of
 from batch_calibration.reporting.words import Card
-from batch_calibration.scores import ScoreTable
+from batch_calibration.scores import POOLED_AS, ScoreTable
+from batch_calibration.studies import Record
 from batch_calibration.studies.calibration import order_flips
 
 MAX_SHOWN_SINGLY = 3
 """Maximum number of contexts that are described one by one; more contexts become a table."""
+MAX_LISTED = 20
+"""Maximum number of contexts in a table, and of lines of a table of groups."""
 MAX_DOUBTS = 3
 """Maximum number of contexts with a printed question about their right labels."""
 
@@ -85,6 +89,7 @@ def doubts(tables: Sequence[ScoreTable]) -> list[str]:
 
 def print_filled(sentence: str, output_stream: TextIO | None = None) -> None:
     """Prints a sentence in lines of readable length; escapes its control characters."""
+    erase_line()
     print(filled(escape_controls(sentence)), file=output_stream)
 
 
@@ -98,17 +103,10 @@ def show_contexts(
     contexts: Sequence[CorrectedContext], changed: int, output_stream: TextIO
 ) -> None:
     """Prints a few contexts one by one, each with some changed rows; many contexts as a table."""
-    are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            cells: Cells = [list(CONTEXT_COLUMNS)]
-            for context in sorted(contexts, key=lambda context: title(context.table)):
-                facts = context_cells(title(context.table), context.diagnosis)
-                cells.append([facts[column] for column in CONTEXT_COLUMNS])
-            show_cells("Contexts", *with_unit(cells, CONTEXT_NOTE, are_cosines))
-            # A table with only a header, or with one context per model, adds no information.
-            if 1 < len(cells := model_cells(contexts)) <= len(contexts):
-                show_cells("Over contexts: accuracy in %", cells)
+            cells = [row[:-1] for row in make_lines(contexts)]
+            _show_many(contexts, "Contexts", cells, CONTEXT_NOTE)
             for words_of_all in (over_all(contexts), _count_recommended(contexts)):
                 print()
                 print_filled(words_of_all)
@@ -128,15 +126,12 @@ def show_contexts(
 
 def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
     """Prints a few contexts one by one, with the reasons; many contexts as a table."""
-    are_cosines = {context.diagnosis.cosines for context in contexts}
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
-            cells = _advice_cells(contexts)
-            show_cells("Recommended", *with_unit(cells, ADVICE_NOTE, are_cosines))
+            _show_many(contexts, "Recommended", _advice_cells(contexts), ADVICE_NOTE)
             print()
             print_filled(_count_recommended(contexts))
-            if any(context.diagnosis.gain for context in contexts):  # None without right labels
-                print_filled(f"If you follow it: {over_all(contexts)}")
+            print_filled(f"If you follow it: {over_all(contexts)}")
             return
         for context in contexts:
             print()
@@ -207,32 +202,67 @@ CONTEXT_NOTE = (
 )
 
 
-CONTEXT_COLUMNS = ("context", "rows", "prefers", "nats", "changed", "before", "after", "gain")
+CONTEXT_COLUMNS = "context rows prefers nats changed before after gain recommended"
 
 
-def model_cells(contexts: Sequence[CorrectedContext]) -> Cells:
-    """Returns a row for each model: contexts, labeled rows, accuracies, contexts won and lost."""
-    header = ("model", "contexts", "rows", "before", "after", "better, worse", "beyond noise")
-    rows: Cells = [list(header)]
-    by_model: dict[str, list[Diagnosis]] = {}
-    for context in contexts:
-        model = str(context.table.context.get("model") or "unnamed model")
-        by_model.setdefault(model, []).append(context.diagnosis)
-    for model, diagnoses in by_model.items():
-        gains = [diagnosis.gain for diagnosis in diagnoses if diagnosis.gain]
-        if gains:  # a model without right labels has no row
-            before, after = _over_rows(diagnoses)
-            counts = f"{sum(diagnosis.labeled for diagnosis in diagnoses)}"
-            shares = f"{before:.1f}", f"{after:.1f}"
-            above, _, below = count_signs(gains)
-            more, less = sum(g.value > 0 for g in gains), sum(g.value < 0 for g in gains)
-            signs = f"{more}, {less}", f"{above}, {below}"
-            rows.append([model, f"{len(diagnoses)}", counts, *shares, *signs])
+def make_lines(contexts: Sequence[CorrectedContext]) -> Cells:
+    """Returns a row for each context; the last column is the recommended correction."""
+    columns = CONTEXT_COLUMNS.split()
+    rows: Cells = [columns]
+    for context in sorted(contexts, key=lambda context: title(context.table)):
+        facts = context_cells(title(context.table), context.diagnosis)
+        facts["recommended"] = context.advice.short
+        rows.append([facts[column] for column in columns])
     return rows
 
 
+GROUP_NOTE = (
+    "Means over contexts ± standard deviation: accuracy in %, gain in points. 'nats' is the "
+    "highest minus the lowest mean log-probability of the labels."
+)
+
+
+def _show_many(contexts: Sequence[CorrectedContext], heading: str, cells: Cells, note: str) -> None:
+    """Prints the means over groups of contexts, below a table of a few contexts."""
+    are_cosines = {context.diagnosis.cosines for context in contexts}
+    if len(contexts) <= MAX_LISTED:
+        show_cells(heading, *with_unit(cells, note, are_cosines))
+    show_cells("Over contexts", *with_unit(group_cells(contexts), GROUP_NOTE, are_cosines))
+
+
+def group_cells(contexts: Sequence[CorrectedContext]) -> Cells:
+    """Returns means ± deviations over all contexts, and over each level of the varying factors."""
+    records = list[Record]()
+    for table, *_ in contexts:
+        task = table.context.get(POOLED_AS) or table.context.get("task")
+        pooled = table._replace(context={**table.context, "task": task})
+        records.append(Record.without_methods(pooled))
+    group = Frame(records)
+    header = ["group", "contexts", "nats", "before", "after", "gain"]
+    rows: Cells = [header, _group_row("all", [context.diagnosis for context in contexts])]
+    for name in group.varying:
+        levels = group.levels(name)
+        if len(levels) < len(contexts) and len(rows) + len(levels) <= MAX_LISTED:
+            # Words that begin all names, such as the file's name, are left out.
+            first = f"{levels[0].rpartition(' ')[0]} "
+            shared = first if all(level.startswith(first) for level in levels) else ""
+            for level in levels:
+                pairs = zip(contexts, group.factors, strict=True)
+                part = [context.diagnosis for context, of in pairs if of[name] == level]
+                rows.append(_group_row(word_of(name, level.removeprefix(shared)), part))
+    return rows
+
+
+def _group_row(name: str, diagnoses: Sequence[Diagnosis]) -> list[str]:
+    rights = [(of.before, of.after) for of in diagnoses]
+    known = [(was.accuracy.value, now.accuracy.value) for was, now in rights if was and now]
+    before, after = 100 * np.array(known).reshape(-1, 2).T
+    cells = spread(np.array([of.size for of in diagnoses]), 2), spread(before), spread(after)
+    return [name, f"{len(diagnoses)}", *cells, spread(after - before)]
+
+
 def over_all(contexts: Sequence[CorrectedContext]) -> str:
-    """Describes how many predictions change over all contexts, and the accuracy of all rows."""
+    """Describes how many predictions change over all contexts, and labels that are never right."""
     diagnoses, rows, changed, never = [context.diagnosis for context in contexts], 0, 0, 0
     for diagnosis in diagnoses:
         rows += diagnosis.rows
@@ -241,8 +271,6 @@ def over_all(contexts: Sequence[CorrectedContext]) -> str:
     sentence = f"{len(contexts)} contexts, {rows:,} rows; the prediction of {changed:,} changes."
     if not any(diagnosis.gain for diagnosis in diagnoses):
         return f"{sentence} No right label is known."
-    before, after = _over_rows(diagnoses)
-    sentence += f" Accuracy over all labeled rows moves from {before:.1f} to {after:.1f} %."
     if never:
         sentence += (
             f" In {never} of the contexts some label is never right, but BC assumes that labels "
@@ -256,18 +284,6 @@ def _count_recommended(contexts: Sequence[CorrectedContext]) -> str:
     """Describes how many contexts get each recommendation."""
     counts = words.count_recommended(context.advice for context in contexts)
     return f"Recommended, of {len(contexts):,} contexts: {counts}."
-
-
-def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
-    """Returns the accuracies in %, before and after, over the labeled rows of all contexts."""
-    labeled = np.array([diagnosis.labeled for diagnosis in diagnoses])
-    means = []
-    pairs = [(diagnosis.before, diagnosis.after) for diagnosis in diagnoses]
-    for rights in zip(*pairs, strict=True):
-        # A context without right labels has weight 0.
-        accuracies = [right.accuracy.value if right else 0.0 for right in rights]
-        means.append(100 * float(np.average(accuracies, weights=labeled)))
-    return means
 
 
 MAX_NAME = 48  # characters of a study's name in the table of gains
@@ -347,6 +363,8 @@ def show_comparison(
 ) -> None:
     """Prints a table for each model: a single context with intervals, several with counts."""
     models = [str(table.context.get("model") or "") for table in tables]
+    if len({*models}) > MAX_SHOWN_SINGLY:  # one table of all
+        models = [f"{len({*models})} models"] * len(tables)
     for model, numbers in group_by(range(len(tables)), models.__getitem__).items():
         shown = comparisons[numbers[0]]
         heading = title(tables[numbers[0]])

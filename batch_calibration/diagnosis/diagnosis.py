@@ -170,7 +170,10 @@ def _preference(found: Diagnosis) -> str:
     how = "Averaged over"
     if found.is_matched:
         how = "To match the expected share of each label in"
-    text = f"{how} {found.rows:,} rows, the scores favor {names[high]!r} over {names[low]!r} "
+    text = f"{how} {found.rows:,} rows, the scores favor "
+    if high == low:
+        return f"{text}no label."
+    text += f"{names[high]!r} over {names[low]!r} "
     if np.isnan(size):
         return f"{text}by the same amount in all rows."
     unit, means = preference_unit(found)
@@ -289,9 +292,11 @@ def _helps(found: Diagnosis) -> list[str]:
     effect = "within the noise of this many rows"
     if found.gain.beyond_noise:
         effect = "a gain" if found.gain.low > 0 else "a loss: do not use it here"
-    text = f"Accuracy moves from {found.before.accuracy} to {found.after.accuracy} %"
-    size = found.gain.points.replace(" [", " points [")
-    return [f"{text}: {size}, {effect}.", _unlike_equal_shares(found, found.classes)]
+    text = f"Accuracy stays {found.before.accuracy} %."
+    if len(found.changed):
+        text = f"Accuracy moves from {found.before.accuracy} to {found.after.accuracy} %: "
+        text += f"{found.gain.points.replace(' [', ' points [')}, {effect}."
+    return [text, _unlike_equal_shares(found, found.classes)]
 
 
 def _supposes_equal_shares(found: Diagnosis) -> bool:

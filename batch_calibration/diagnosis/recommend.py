@@ -186,9 +186,6 @@ GRADES_ERROR = 0.05
 bias are matched too closely (measured in docs/evidence.md)."""
 FARTHER = 0.02
 """The tolerated increase of the total variation between predictions and known shares."""
-NO_GAIN = (
-    "The labeled rows show no gain: label more rows, or leave the scores as they are until then."
-)
 MORE = (
     f"{FEWEST_LABELED_TO_MEASURE} labeled rows would make the choice surer, and so would "
     f"{pooled_shares.FEWEST_CONTEXTS} or more prompts of the same task together."
@@ -546,8 +543,9 @@ def advise_by_labels(
     )
     used = options if choice.method == default else Options()
     method, options, source, advised = choice.method, Options(), "", f"Use {choice.method}"
-    if choice.method == LEAVE:
-        advised, expected = "Leave the scores as they are", UNCHANGED
+    is_loss = method != LEAVE and gain.value < 0
+    if method == LEAVE or is_loss:
+        method, advised, expected = LEAVE, "Leave the scores as they are", UNCHANGED
     else:
         corrected = run.correct_context(METHODS[choice.method], blocks, options=used)
         if isinstance(corrected.state, Shift):
@@ -556,17 +554,18 @@ def advise_by_labels(
             method, options, source = MATCH, Options(target_prior=shares), LABELED
             listed = _list(advice.label_names, shares)
             advised = f"Match the shares {listed}, learned by {choice.method}"
-    if choice.method == default:
+    if is_loss:
+        lead = f"{choice.method} shows no gain; label more rows to be surer"
+    elif choice.method == default:
         lead = f"no other method is ahead of it by more than {CLEAR:g} standard errors"
     else:
         lead = f"it is {100 * choice.lead:.1f} ± {100 * choice.error:.1f} points ahead of {default}"
     why = f"{advised}: on {count:,} labeled rows {lead}."
     doubt = ask_about_order(labeled, gold)
-    no_gain = "" if expected.gain is None or expected.gain.value >= 0 else NO_GAIN
     return advice._replace(
         method=method, options=options, source=source, expected=expected, accuracy=accuracy,
         measured=measured, if_balanced=None,
-        reason=_sentences(why, on_rows, expected.sentence(), no_gain, doubt),
+        reason=_sentences(why, on_rows, expected.sentence(), doubt),
     )  # fmt: skip
 
 

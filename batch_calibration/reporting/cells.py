@@ -200,11 +200,23 @@ def show_cells(heading: str, cells: Cells, note: str = "", keys: int = 1) -> Non
     """Prints a heading, aligned columns, and a note.
 
     If a line is too narrow for all columns, they come in parts, each with the first `keys` columns.
+    If these take more than half of it, each row has them in a line of their own.
     """
-    print(f"\n{_plain(heading)}")
-    for columns in _split_columns(_widths(cells), keys):
+    print(f"\n{filled(_plain(heading))}")
+    widths, names = _widths(cells), list[str]()
+    if sum(widths) + 2 * len(widths) > line_width() + 2 and sum(widths[:keys]) > line_width() / 2:
+        names = [_plain(", ".join(row[:keys])) for row in cells]
+        cells, keys = [["", *row[keys:]] for row in cells], 1
+    parts = [*_split_columns(_widths(cells), keys)]
+    for number, columns in enumerate(parts, start=1):
         part = [list(map(row.__getitem__, columns)) for row in cells]
-        print("", *aligned(part, is_bold=sys.stdout.isatty()), sep="\n")
+        lines = aligned(part, is_bold=sys.stdout.isatty())
+        if number > 1:
+            print(f"\n{_plain(heading).partition(':')[0]}, part {number} of {len(parts)}", end="")
+        if names:
+            rows = zip(names, [lines[0], *lines[2:]], strict=True)
+            lines = [*chain.from_iterable(rows)]
+        print("", *lines, sep="\n")
     if note:
         print(f"\n{filled(_plain(note))}")
 
@@ -367,7 +379,7 @@ def right_cells(diagnosis: Diagnosis) -> Cells:
     rows: Cells = [["scores", "accuracy", "balanced accuracy"]]
     pairs = ("as they are", diagnosis.before), (f"after {diagnosis.method}", diagnosis.after)
     for name, right in pairs:
-        if right:
+        if right and name != "after icl":
             shares = right.accuracy, right.balanced
             rows.append([name, *(estimate_cell(share, is_share=True) for share in shares)])
     return rows

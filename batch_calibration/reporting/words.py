@@ -205,14 +205,17 @@ def advice_line(card: Card, source: str = "", *, is_only: bool = True) -> str:
         if all(of_context == keys[0] for of_context in keys) and keys[0] is not None and is_only:
             command = call("calibrate", source, {**keys[0], **several})
             action = f"`{command}`" if keys[0] else LEAVE_THEM
+        gain = measured_gain(verdicts, gains_of)
+        is_biased = gain is None or any(verdict.is_biased for verdict in verdicts)
         if not any(_turns(verdict, gains_of) for verdict in verdicts):
             action = f"{LEAVE_THEM}, as no answer changes" if keys[0] else LEAVE_THEM
-        gain = measured_gain(verdicts, gains_of)
+        elif not is_biased and not changes(verdicts, gains_of):
+            action = f"{LEAVE_THEM}, as no row turns right or wrong"
         if gain is not None and gain.beyond_noise < 0:
             action = f"{LEAVE_THEM}, as accuracy falls beyond noise"
         actions.append(action)
-    if len({*actions}) == 1:
-        return f"Do: {actions[0]}."
+    if len({*actions}) == 1 or all(action.startswith(LEAVE_THEM) for action in actions):
+        return f"Do: {actions[-1]}."
     return f"Do: {actions[0]} if labels are about equally frequent; if not known, {actions[1]}."
 
 
@@ -314,6 +317,8 @@ def _bias(verdicts: Sequence[Verdict]) -> str:
     found, (unit, *more) = strongest.diagnosis, preference_unit(strongest.diagnosis)
     by = f"{found.size:.2f} ± {found.pair_error / found.unit:.2f} {', '.join([unit, *more])}"
     if len(verdicts) == 1:
+        if not found.size:
+            return "No label is preferred."
         least = found.label_names[int(found.preference.argmin())]
         answer = "Yes, towards" if strongest.is_biased else "Not beyond noise:"
         return f"{answer} {strongest.preferred!r} over {least!r} by {by}."

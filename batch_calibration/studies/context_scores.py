@@ -109,9 +109,8 @@ def name_of(context: RenderedContext) -> str:
     settings = context.context
     options = settings.get("options")
     varied = options.items() if isinstance(options, dict) else ()
-    name = ", ".join(f"{key} {option}" for key, option in varied if key != "over_long")
-    name = name or f"{settings['shots']} shots"
-    return f"{settings['task']}, seed {settings['seed']}, {name}"
+    names = [f"{settings['task']}, seed {settings['seed']}, {settings['shots']} shots"]
+    return ", ".join([*names, *(f"{key} {option}" for key, option in varied if key != "over_long")])
 
 
 def identify(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, Json]:

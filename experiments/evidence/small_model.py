@@ -18,7 +18,7 @@ from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, task_title
 from batch_calibration.reporting.items import Results, Table
 from batch_calibration.settings import Settings
-from batch_calibration.studies import Store, calibrate_study, runs
+from batch_calibration.studies import Store, runs
 from experiments.evidence import rated_sentences
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "real.py")
@@ -43,7 +43,7 @@ def run(workdir: Path, preset: str = "") -> Path:
     tasks = tuple(str(inputs / Path(task).name) for task in Settings.of(**config).tasks)
     study = read_study(CONFIG, config | {"model": str(model), "tasks": tasks})
     studies.score(study, str(workdir))
-    studies.show_calibration(calibrate_study(workdir, study[0].calibration), str(workdir))
+    studies.calibrate(str(workdir), study[0].calibration)
     store, page = Store(workdir), workdir / "report.html"
     results = Results(store.records(), store.table_of)
     earlier_runs, broken = runs.read(workdir)

@@ -275,14 +275,6 @@ def test_figures(table, tmp_path, ending):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ["data", "--all"],
-            "data was removed: batch-calibration show --tasks=NAME --data=DIR shows",
-        ),
-        (
-            ["prepare_data"],
-            "prepare_data was removed: score --data=DIR reads rows directly from files",
-        ),
         (["calibrate", "nix-*.csv"], "nix-*.csv: expected a file of scores; got none"),
         (["calibrate", "{}", "--prior=a,b"], "--prior: expected shares such as 0.8,0.2"),
         (["calibrate", "{}", "--output=x.doc"], "x.doc: expected a file that ends in .csv"),
@@ -461,7 +453,7 @@ def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys, said):
     assert "SST-2" in text and "2 done, 0 running" in text and "report:  W/report.html" in text
     assert Path("W/report.html").is_file() and list(Path("W/figures").glob("*.png"))
     assert "tokens of the first test row" in said("show", *SMALL, "--rows=1").out
-    stdout = said("sweep", *SMALL, "--shots=1,2", "--workdir=W", "--dry_run").out
+    stdout = said("sweep", *SMALL, "--shots=1,2", "--workdir=W", "--dry-run").out
     assert "79 of 156 rows are left to score, by 2 workers" in stdout
 
 
@@ -474,7 +466,7 @@ def test_help_of_a_study_explains_every_setting(capsys):
             assert f"--{name} " in stdout and key.help.split()[0] in stdout
 
 
-@pytest.mark.parametrize("package", ["absl", "rich"])
+@pytest.mark.parametrize("package", ["absl", "platformdirs"])
 def test_what_is_not_installed_is_named(package, tmp_path):
     """A package that cannot be imported stands before the real one."""
     code = (

@@ -37,7 +37,7 @@ def test_without_a_model_only_texts_are_shown(program, shared):
 
 
 def test_shortened_prompts_are_counted(program, shared):
-    flags = f"--config.data={shared / 'data'}", "--config.tasks=cb", "--rows=1", "--nocost"
+    flags = f"--config.data={shared / 'data'}", "--config.tasks=cb", "--rows=1", "--no-cost"
     config = "--config=configs/main_table.py:smoke"
     stdout = program("show", config, "--config.model=mini", *flags).stdout
     assert "over_long drop_shots" in stdout and " dropped" in stdout

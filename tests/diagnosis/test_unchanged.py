@@ -26,3 +26,17 @@ def test_a_correction_that_turns_no_row_has_no_interval():
         *_, mean = task_gains([card])
         assert mean[-1] == "0.0"
     assert verdict_cells([verdict])[1][1] == "0.0"
+
+
+def test_a_change_between_wrong_answers_is_not_advised_without_a_bias():
+    random = np.random.default_rng(0)
+    labels = np.arange(40) % 3
+    scores = random.normal(0, 0.3, (40, 3)) + 3 * np.eye(3)[labels]
+    scores -= scores.mean(axis=0)
+    scores[:, 0] -= 0.2
+    scores[0], labels[0] = [-1e-3, 0.0, -5.0], 2
+    table = ScoreTable({}, ("a", "b", "c"), {"test": make_block(scores, labels)})
+    verdict = judge_context("a", "a", recommend(scores), table)
+    assert (verdict.after_other != verdict.diagnosis.predicted).any() and not verdict.is_biased
+    assert not verdict.balanced.any()
+    assert "calibrate" not in words.card_lines(make_card(verdict))[-1]

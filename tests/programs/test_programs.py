@@ -120,7 +120,7 @@ def write_tickets(folder):
 
 def test_a_task_of_ones_own_from_csv_to_a_table(program, tmp_path):
     path = write_tickets(tmp_path)
-    stdout = program("show", f"--tasks={path}", "--shots=0", "--nocost").stdout
+    stdout = program("show", f"--tasks={path}", "--shots=0", "--no-cost").stdout
     assert "block test: 12 rows" in stdout and "label billing: ' positive'" in stdout
     assert "Review: The invoice is wrong.\nSentiment:|\n" in stdout
     workdir = tmp_path / "w"

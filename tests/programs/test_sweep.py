@@ -215,14 +215,14 @@ def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, reference_st
 
 def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, reference_store, tmp_path):
     flags = (*FLAGS[:-1], "--config.shots=1,2,4", f"--workdir={reference_store}")
-    done = program("sweep", *flags, "--dry_run")
+    done = program("sweep", *flags, "--dry-run")
     rows = done.stdout.split("rows are left")[0].split()[-3:]
     assert "sst2          9   " in done.stdout and f"{rows[0]} of {rows[2]} " in done.stdout
     left, whole = (int(rows[i].replace(",", "")) for i in (0, 2))
     assert left * 3 == pytest.approx(whole, rel=0.1)
     assert "time: about 0:00:" in done.stdout and "rows/s of a worker" in done.stdout
     assert len(tables(reference_store)) == 6
-    done = program("sweep", *FLAGS, f"--workdir={tmp_path / 'new'}", "--dry_run")
+    done = program("sweep", *FLAGS, f"--workdir={tmp_path / 'new'}", "--dry-run")
     assert "time: unknown" in done.stdout and not (tmp_path / "new").exists()
 
 

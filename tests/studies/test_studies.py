@@ -166,7 +166,7 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
     stdout = program("tables", f"--workdir={tmp_path}").stdout
     assert "By template" in stdout and "Probe size" in stdout and "By shots" in stdout
     names = {path.name for path in (tmp_path / "tables").iterdir()}
-    program("figures", f"--workdir={tmp_path}", "--boundary_tasks=0", "--formats=svg,pdf")
+    program("figures", f"--workdir={tmp_path}", "--boundary-tasks=0", "--formats=svg,pdf")
     drawn = {path.name for path in (tmp_path / "figures").iterdir()}
     for kind in ("m-by-template", "m-by-shots", "m-contexts", "m-probe-size"):
         assert {f"{kind}.md", f"{kind}.tex", f"{kind}.csv"} <= names

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from batch_calibration.errors import InputError, refuse_unknown
+from batch_calibration.errors import InputError, refuse_unknown, spell
 
 if TYPE_CHECKING:
     from batch_calibration.studies.workers import Launcher
@@ -57,13 +57,12 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
         if setting is None:
             continue
         if flag not in fields:
-            allowed = ", ".join(f"--{field}" for field in FLAGS if field in fields)
-            raise InputError(
-                f"--{flag}: --launcher={name} does not take it; leave it out. It takes {allowed}."
-            )
+            allowed = ", ".join(spell(field) for field in FLAGS if field in fields)
+            sentence = f"{spell(flag)}: --launcher={name} does not take it; leave it out."
+            raise InputError(f"{sentence} It takes {allowed}.")
         minimum = 0 if flag in MAY_BE_ZERO else 1
         if isinstance(setting, int) and setting < minimum:
-            raise InputError.at(f"--{flag}", f"{minimum} or more", setting)
+            raise InputError.at(spell(flag), f"{minimum} or more", setting)
         options[flag] = _read_pairs(flag, str(setting)) if flag in LISTS else setting
     launcher: Launcher = launchers[name](**options)  # type: ignore[arg-type]
     return launcher
@@ -85,5 +84,5 @@ def _read_pairs(flag: str, text: str) -> dict[str, str | float]:
         except ValueError:
             setting = ""  # refused below
         if not name or not setting:
-            raise InputError.at(f"--{flag}", "NAME=VALUE, comma-separated", repr(pair))
+            raise InputError.at(spell(flag), "NAME=VALUE, comma-separated", repr(pair))
     return pairs
