@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate
-from batch_calibration.cli import commands
+from batch_calibration.cli import commands, studies
 from batch_calibration.cli.prior import Stated
-from batch_calibration.cli.studies import calibrate, make_report, score
+from batch_calibration.cli.studies import make_report, score
 from batch_calibration.diagnosis.known_shares import know_shares
 from batch_calibration.diagnosis.verdicts import judge_context
 from batch_calibration.reporting.items import Results
@@ -74,7 +74,7 @@ def test_tables_of_earlier_versions_stay_as_they_are_and_so_do_their_records(wor
 
 
 def test_a_study_matches_equal_shares_if_the_task_is_balanced(workdir):
-    calibrate(str(workdir), SETTINGS.calibration)
+    studies.calibrate(str(workdir), SETTINGS.calibration)
     make_report(str(workdir))
     page = (workdir / "report.html").read_text()
     assert "Match equal shares, because the task&#x27;s data set is balanced by design." in page
@@ -83,7 +83,7 @@ def test_a_study_matches_equal_shares_if_the_task_is_balanced(workdir):
 
 def test_shares_of_the_training_file_are_matched_and_named(workdir):
     settings = SETTINGS.replace(label_shares="train", methods="icl,bc,prior_matching")
-    calibrate(str(workdir), settings.calibration)
+    studies.calibrate(str(workdir), settings.calibration)
     records = {record.context.task: record for record in Store(workdir).records()}
     for name, table in by_task(workdir).items():
         counts = np.array(table.context["train_labels"]) + 1.0
