@@ -145,12 +145,9 @@ def gain_cell(gains: Gains, rule: str, size: int) -> str:
 
 def findings(measured: Sequence[Gains]) -> list[str]:
     """Writes the finding: the gain by the number of contexts, and the cost of a context."""
-    sizes = dict.fromkeys(chain(*(gains.by_rule["pooled"] for gains in measured)))
-    phrases = []
-    for size in sizes:
-        means = [
-            of[size].mean() for of in (gains.by_rule["pooled"] for gains in measured) if size in of
-        ]
+    pooled, phrases = [gains.by_rule["pooled"] for gains in measured], []
+    for size in dict.fromkeys(chain(*pooled)):
+        means = [of_sizes[size].mean() for of_sizes in pooled if size in of_sizes]
         phrases.append(f"{np.mean(means):+.1f} with {size}")
     return [
         "**Several corrected prompts, averaged**: points gained over the mean accuracy of single "

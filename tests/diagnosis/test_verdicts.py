@@ -61,7 +61,8 @@ def test_a_context_in_facts():
     gain = "50.0 to 100.0 % (+50.0 [+35.2, +61.6])"
     assert effect == f"With Batch Calibration (bc) accuracy goes from {gain} over 60 rows."
     assert bias == (
-        "The model answers 'no' for 100 % of the rows, 50 % corrected; it is right for 50 %."
+        "The model answers 'no' for 100 % of the rows, with bc for 50 %; it is "
+        "the right answer for 50 %."
     )
     shares = tuple(round(share, 4) for share in verdict.advice.shares.values())
     assert advice == (
@@ -123,7 +124,7 @@ def test_without_labels_accuracy_is_not_measured():
     assert facts["Expected gain"].startswith("+")
     effect, bias, advice = words.card_lines(card)
     assert effect == "No right label is known for these 60 rows, so accuracy is not measured."
-    assert bias == "The model answers 'no' for 100 % of the rows, 50 % corrected."
+    assert bias == "The model answers 'no' for 100 % of the rows, with bc for 50 %."
     assert "; if not known, `calibrate(scores, method='prior_matching', target_prior=(" in advice
     assert verdicts.measured_gain([verdict]) is None
 
@@ -151,10 +152,13 @@ def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
     assert facts["Biased?"].startswith("By 1.85 nats in the median context")
     assert facts["Advised"] == "estimated shares in 3 of 3 contexts."
     effect, bias, _ = words.card_lines(card)
-    assert f"from 62.5 to 87.5 % ({gain.points}) over 3 contexts; 1 loses and 2 gain" in effect
+    assert (
+        f"from 62.5 to 87.5 % ({gain.points}) over 3 contexts; beyond noise, 2 gain and 1 loses."
+        in effect
+    )
     assert bias == (
-        "A context's most frequent answer is given for 100 % of the rows, 50 % corrected; it is "
-        "right for 67 % (means). 3 of 3 contexts prefer a label beyond noise."
+        "On average, a context's most frequent answer is given for 100 % of the rows, with bc for "
+        "50 %; it is the right answer for 67 %. 3 of 3 contexts prefer a label beyond noise."
     )
 
 
