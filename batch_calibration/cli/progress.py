@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
-from math import inf
 from pathlib import Path
 from shutil import get_terminal_size
 from threading import Event, Thread
@@ -44,14 +43,40 @@ class Waiting:
 
     def __init__(self, doing: str, total: int = 0):  # 0: unknown
         self._doing, self._done, self._total = doing, 0, total
-        self._first = 0.0, 0  # the time of the first finished items, and their number
+        self._steps = list[tuple[float, int]]()  # times, and the amounts of work done by then
+        self._all_work = total
         self._has_ended, self._threads = Event(), list[Thread]()
 
-    def move(self, done: int, total: int = 0, *_: object) -> None:
-        """Sets the number of finished items, and of all items if it was unknown."""
+    def move(
+        self, done: int, total: int = 0, *_: object, work: tuple[int, int] | None = None
+    ) -> None:
+        """Sets the number of finished items, and of all items if it was unknown.
+
+        Args:
+            done: finished items.
+            total: all items.
+            work: the finished and the whole amount of work, if items differ in it, as tokens.
+        """
         self._done, self._total = done, total or self._total
-        if not self._first[1]:
-            self._first = time.monotonic(), done
+        amount, self._all_work = work or (done, self._total)
+        if not self._steps or time.monotonic() - self._steps[-1][0] >= 1.0:
+            self._steps.append((time.monotonic(), amount))
+
+    def seconds_left(self) -> float | None:
+        """Estimates the time for the remaining work, or returns None after a few steps.
+
+        The rate is from the second half of the time without its longest step, so that neither late
+        long items nor early compilation distort it.
+        """
+        if not self._steps:
+            return None
+        half = (self._steps[0][0] + time.monotonic()) / 2
+        last = self._steps[bisect_left(self._steps, (half, 0)) - 1 :]
+        steps = sorted(tuple(np.subtract(later, earlier)) for earlier, later in pairwise(last))
+        seconds, amount = np.sum(steps[:-1], axis=0) if steps[1:] else (0.0, 0.0)
+        if len(steps) < FEWEST_STEPS or not amount:
+            return None
+        return float((self._all_work - self._steps[-1][1]) / amount * seconds)
 
     def line(self, seconds: float, columns: int) -> str:
         """Returns the line; a narrow terminal cuts the name, so that the numbers stay complete."""
@@ -60,10 +85,8 @@ class Waiting:
             bar = "#" * (BAR_SIGNS * done // self._total)
             numbers = f" [{bar:.<{BAR_SIGNS}}] {done:,} of {self._total:,}"
         numbers += f", {seconds:,.0f} s"
-        # The first item may have taken longer, as programs are compiled.
-        if done > self._first[1] > 0:
-            per_item = (time.monotonic() - self._first[0]) / (done - self._first[1])
-            numbers += f", about {per_item * (self._total - done):,.0f} s left"
+        if (left := self.seconds_left()) is not None:
+            numbers += f", about {left:,.0f} s left"
         return f"{self._doing[: max(0, columns - len(numbers))]}{numbers}"
 
     def _show(self, stream: TextIO) -> None:
@@ -95,9 +118,7 @@ def erase_line() -> None:
 
 
 class ProgressBar(Waiting):
-    """A progress line in a terminal, and a line each minute in a file or a pipe.
-
-    Soon after the first rows, a line above it gives the time left.
+    """A progress line in a terminal, and lines with the time left in a file or a pipe.
 
     Example:
         with ProgressBar("scoring", "examples") as bar:
@@ -107,44 +128,30 @@ class ProgressBar(Waiting):
     def __init__(self, description: str, unit: str):
         super().__init__(description)
         self._unit = unit
-        self._steps: list[tuple[float, int]] = []  # times, and the amounts done by then
         self._said = 0.0  # time of the last printed line
 
     def update(self, status: ScoringProgress) -> None:
-        """Moves the bar and sometimes prints a line with the time left.
+        """Moves the bar; in a file or a pipe, prints a line soon after the start and each minute.
 
         `asked` of `to_ask` rows are done; `to_ask` leaves out stored rows. The time left is that of
-        the remaining tokens. Their rate is from the second half of the time without its longest
-        step, so that neither late long prompts nor early compilation distort it.
+        the remaining tokens.
         """
         description, done, total, asked, to_ask, tokens, tokens_run = status
-        self._doing = description
-        self.move(done, total)
-        now, (run, to_run) = time.monotonic(), (tokens_run, tokens) if tokens else (asked, to_ask)
+        self._doing, self._done, self._total = description, done, total
         if not asked:
             return
-        if not self._steps:
+        now, is_first = time.monotonic(), not self._steps
+        self.move(done, work=(tokens_run, tokens) if tokens else (asked, to_ask))
+        if is_first:
             self._said = now - LINE_EVERY + FIRST_LINE
             about = f", about {tokens:,} tokens" if tokens else ""
             self.print(f"{to_ask:,} {self._unit} to ask{about}; {total - to_ask:,} stored")
-        if not self._steps or now - self._steps[-1][0] >= 1.0:
-            self._steps.append((now, run))
-        if now - self._said < LINE_EVERY:
+        if sys.stderr.isatty() or now - self._said < LINE_EVERY:
             return
-        half = (self._steps[0][0] + now) / 2
-        last = self._steps[bisect_left(self._steps, (half, 0)) - 1 :]
-        steps = sorted(tuple(np.subtract(later, earlier)) for earlier, later in pairwise(last))
-        # The longest step is left out.
-        seconds, amount = np.sum(steps[:-1], axis=0) if steps[1:] else (0.0, 0.0)
-        if len(steps) < FEWEST_STEPS or not amount:
-            return
-        # In a terminal, this line is printed only once, because the bar shows the rest.
-        self._said = inf if sys.stderr.isatty() else now
-        minutes = (to_run - run) / amount * seconds / 60
-        self.print(
-            f"{description}: {asked:,} of {to_ask:,} {self._unit}, "
-            f"about {minutes:,.1f} minutes left"
-        )
+        if (left := self.seconds_left()) is not None:
+            self._said = now
+            of = f"{description}: {asked:,} of {to_ask:,} {self._unit}"
+            self.print(f"{of}, about {left / 60:,.1f} minutes left")
 
     def print(self, line: str) -> None:
         """Prints a line above the bar."""

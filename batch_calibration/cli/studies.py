@@ -160,7 +160,6 @@ def make_report(workdir: str) -> None:
     from batch_calibration.reporting.items import Results
     from batch_calibration.reporting.writing import write_report
     from batch_calibration.studies import runs
-    from batch_calibration.studies.loading import row_texts
 
     keep_programs()
     store = studies.Store(workdir)
@@ -168,12 +167,10 @@ def make_report(workdir: str) -> None:
     records = store.records()
     results = Results(records, store.table_of)
     past_runs, broken = runs.read(store.workdir)
-    warnings, texts = [*store.unmatched(records), *broken], row_texts(past_runs)
+    warnings = [*store.unmatched(records), *broken]
     source = shlex.quote(workdir)
     with _waiting("writing the page"):
-        cards, notes = write_report(
-            results, page, warnings, runs=past_runs, texts=texts, source=source
-        )
+        cards, notes = write_report(results, page, warnings, runs=past_runs, source=source)
     _print_lines(notes)
     summaries.show_gains(cards, source)
     for folder in ("tables", "figures"):

@@ -44,15 +44,14 @@ def _planes(results: Results, section: str, group: Frame) -> Iterator[Drawing]:
     """Yields the figure of decision boundaries, in a plane for each task."""
     firsts = [task.records[0] for task in group.tasks.values()]
 
-    def draw(most: int, texts: items.TextsOf) -> Drawn:
+    def draw(most: int) -> Drawn:
         # A score table is read only when it is needed.
         drawable = filter(two_labels.can_draw, filter(None, map(results.load, firsts)))
-        pairs = [(table, texts(table)) for table in islice(drawable, most)]
-        return scores.draw_planes(pairs, group.heading)
+        return scores.draw_planes([*islice(drawable, most)], group.heading)
 
     loaded = filter(None, map(results.load, firsts))
     if results.boundary_tasks and any(map(two_labels.can_draw, loaded)):
-        of_files = partial(draw, results.boundary_tasks, lambda table: {})
+        of_files = partial(draw, results.boundary_tasks)
         of_page = partial(draw, MAX_PLANES)
         yield Drawing(section, f"{section}-boundaries", of_files, draw_for_page=of_page)
 

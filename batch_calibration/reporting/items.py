@@ -1,6 +1,6 @@
 """Results, a table, a figure: the parts of the catalogue."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -77,10 +77,6 @@ class Table(NamedTuple):
         return ", ".join(filter(None, (self.heading, self.unit)))
 
 
-# A score table -> the texts of its test rows by id, if they can be read.
-TextsOf = Callable[[ScoreTable], Mapping[str, str]]
-
-
 class Drawing(NamedTuple):
     """A figure, drawn on demand.
 
@@ -96,7 +92,7 @@ class Drawing(NamedTuple):
     slug: str
     draw: "Callable[[], Drawn]"
     number: str = ""
-    draw_for_page: "Callable[[TextsOf], Drawn] | None" = None
+    draw_for_page: "Callable[[], Drawn] | None" = None
 
 
 def notes_of(frame: Frame, *sentences: str) -> str:

@@ -277,7 +277,7 @@ def _section(section: Section, name: str) -> str:
 
 
 def figure_html(slug: str, drawn: "Drawn") -> str:
-    """Formats a figure with its heading, note, rows in a table, and a link to its numbers."""
+    """Formats a figure with its heading, note, and a link to its numbers."""
     from batch_calibration.reporting.figures.style import page_svg
 
     name = file_name(slug)
@@ -287,11 +287,6 @@ def figure_html(slug: str, drawn: "Drawn") -> str:
     ]
     if drawn.note:
         lines.append(f'<p class="note">{escape(drawn.note)}</p>')
-    if drawn.rows:
-        rows = list(drawn.rows)
-        table = Table("", f"{slug}-rows", f"{drawn.heading}: rows", rows, unit=drawn.unit)
-        heading = f"Texts of {len(drawn.rows) - 1:,} rows"
-        lines.append(_fold(f'class="texts" id="{name}-rows"', heading, table_html(table)))
     encoded = base64.b64encode(csv_text(drawn.cells).encode()).decode()
     lines.append(
         f'<p><a class="csv" download="{name}.csv" '

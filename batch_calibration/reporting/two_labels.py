@@ -20,9 +20,6 @@ from batch_calibration.studies import ContextInfo
 
 # The two labels that are drawn if a task has them among others.
 OPPOSITE = "entailment", "contradiction"
-MAX_TEXTS = 20  # rows of a task with texts on a page
-MAX_LETTERS = 240  # letters of a text that are shown
-TEXT_HEADER = ["row", "text", "right", "log p first", "log p second", "wrong in"]
 TICKS = 101  # points along each side of a panel at which a boundary is computed
 
 
@@ -47,7 +44,6 @@ class Boundary(NamedTuple):
 
     lines: list[np.ndarray]  # [m 2] each, nats: the second label's score, the first's
     accuracy: float  # of the test rows, 0 to 1
-    answers: np.ndarray  # the label of each test row
 
 
 def drawn_methods() -> tuple[str, ...]:
@@ -110,9 +106,8 @@ def find_boundaries(two: TwoLabels) -> tuple[np.ndarray, dict[str, Boundary]]:
     boundaries = {}
     # A compiled program sorts its dict by key, so the order of the methods is restored.
     for name in drawn_methods():
-        margin, share, answers = decided[name]
-        answers = answers[: len(scores)]  # without the padding
-        boundaries[name] = Boundary(zero_lines(ticks, margin), float(share), answers)
+        margin, share = decided[name]
+        boundaries[name] = Boundary(zero_lines(ticks, margin), float(share))
     return ticks, boundaries
 
 
@@ -152,30 +147,12 @@ def row_cells(tables: Sequence[ScoreTable]) -> Cells:
     return rows
 
 
-def text_cells(
-    table: ScoreTable, two: TwoLabels, boundaries: Mapping[str, Boundary], texts: Mapping[str, str]
-) -> Cells:
-    """Makes a line for each of the first test rows: text, scores, and the wrong methods."""
-    block, (scores, labels) = table.blocks["test"], two.blocks["test"]
-    columns = list(map(table.label_names.index, two.names))
-    ids = [block.row_ids[row] for row in np.flatnonzero(np.isin(block.labels, columns))]
-    rows: Cells = []
-    for i, row_id in enumerate(ids[:MAX_TEXTS]):
-        text = " ".join(texts.get(row_id, "").split())
-        if len(text) > MAX_LETTERS:
-            text = f"{text[: MAX_LETTERS - 1]}…"
-        first, second = (f"{two.names[k]} {scores[i, k]:.2f}" for k in (0, 1))
-        wrong = [name for name, boundary in boundaries.items() if boundary.answers[i] != labels[i]]
-        rows.append([row_id, text, two.names[labels[i]], first, second, ", ".join(wrong)])
-    return rows
-
-
 # Compilation with more optimization takes longer than these few small fits.
 @partial(jax.jit, static_argnames="names", compiler_options={"xla_backend_optimization_level": 0})
 def _decide(
     blocks: Mapping[str, Evidence], points: jax.Array, key: jax.Array, names: tuple[str, ...]
-) -> dict[str, tuple[jax.Array, jax.Array, jax.Array]]:
-    """Maps each method to its margin at the points `[t t]`, its accuracy, and its predictions."""
+) -> dict[str, tuple[jax.Array, jax.Array]]:
+    """Maps each method to its margin at the points `[t t]`, and its accuracy."""
     test, decided = blocks["test"], {}
     for name in names:
         method = METHODS[name]
@@ -183,5 +160,5 @@ def _decide(
         margin = boundary.decision_margin(calibrator, state, points)
         corrected = calibrator.apply(state, test.log_probs)
         share = accuracy(corrected, jnp.asarray(test.labels), test.weight)
-        decided[name] = margin, share, corrected.argmax(axis=-1)
+        decided[name] = margin, share
     return decided

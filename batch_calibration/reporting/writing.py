@@ -14,7 +14,7 @@ from batch_calibration.methods.run import task_of
 from batch_calibration.reporting import frame
 from batch_calibration.reporting.cells import latex, markdown, show_cells
 from batch_calibration.reporting.frame import Frame
-from batch_calibration.reporting.items import Drawing, Results, Table, TextsOf
+from batch_calibration.reporting.items import Drawing, Results, Table
 from batch_calibration.reporting.page import (
     MAX_IN_TABLES,
     Section,
@@ -101,7 +101,6 @@ def write_report(
     verdicts: Mapping[str, Verdict] | None = None,
     *,
     runs: Sequence[Run] | None = None,
-    texts: TextsOf = lambda table: {},
     title: str = "",
     date: str = "",
     source: str = "",
@@ -117,7 +116,6 @@ def write_report(
         verdicts: id of a score table -> the verdict on its context; by default each loaded table
             is judged.
         runs: runs of scoring; None leaves them out.
-        texts: score table -> the texts of its test rows by id.
         title: the title; by default the models and tasks.
         date: the date of the scores; by default that of the last run.
         source: the file or folder of the scores, for commands.
@@ -135,7 +133,7 @@ def write_report(
     except ImportError:
         drawings, missing = [], [*missing, WITHOUT_FIGURES]
     for drawing in drawings:
-        figure = drawing.draw_for_page(texts) if drawing.draw_for_page else drawing.draw()
+        figure = (drawing.draw_for_page or drawing.draw)()
         drawn.setdefault(drawing.section, []).append(figure_html(drawing.slug, figure))
     sections = []
     for name, card in cards.items():

@@ -209,11 +209,11 @@ def paper_figures(results: PaperResults) -> Iterator[Drawing]:
     tables.sort(key=lambda table: table.context.get("task") not in BOUNDARY_TASKS)
     heading = f"{group.heading}, the draw with the largest bias"
     if chosen := tables[: results.boundary_tasks]:
-        draw = partial(draw_planes, [(table, {}) for table in chosen], heading)
+        draw = partial(draw_planes, chosen, heading)
         yield Drawing(section, f"{section}-boundaries", draw, "Figure 2")
     of_two = [table for table in tables if len(table.label_names) == 2]
     if len(of_two) > len(chosen):
-        draw = partial(draw_planes, [(table, {}) for table in of_two], heading)
+        draw = partial(draw_planes, of_two, heading)
         yield Drawing(section, f"{section}-boundaries-all", draw, "Figure 10")
 
 

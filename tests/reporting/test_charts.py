@@ -86,7 +86,7 @@ def drawn(tables, shifted):
         "draw_estimates": intervals.draw_estimates({"SST-2": estimates}, "h"),
         "draw_preferences": preferences.draw_preferences(found, ["one", "the other"]),
         "draw_preferences of many": preferences.draw_preferences(2 * found, list("abcd")),
-        "draw_planes": scores.draw_planes([(table, {}) for table in tables], "m"),
+        "draw_planes": scores.draw_planes(tables, "m"),
         "draw_distributions": paper_figures.draw_distributions(shifted[0], "m"),
         "draw_correction": paper_figures.draw_correction(shifted[:1], "m"),
         "draw_robustness": study_figures.draw_robustness(Frame(varied), ["template"]),

@@ -1,6 +1,5 @@
 """Facts about scoring runs: kept when one begins, completed when it ends, never lost or secret."""
 
-import json
 import sys
 
 import pytest
@@ -9,10 +8,8 @@ from workers import CONTEXTS, SIZES, FakeScorer, render, score
 from batch_calibration.cli.studies import typed_command
 from batch_calibration.errors import InputError
 from batch_calibration.reporting.page import runs_html
-from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.studies import merge_workdirs, runs, scoring
-from batch_calibration.studies.loading import row_texts
 from batch_calibration.version import __version__
 
 ROWS = CONTEXTS * sum(SIZES.values())
@@ -105,23 +102,3 @@ def test_merged_workdirs_keep_all_runs_once(tmp_path):
     for _ in range(2):
         merge_workdirs([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
     assert len(runs.read(tmp_path / "c")[0]) == 2
-
-
-def test_texts_come_from_the_rows_on_the_disk_if_they_are_the_same(tmp_path, monkeypatch):
-    monkeypatch.undo()
-    rows = [{"sentence": "a fine day .", "label": 1}, {"sentence": "dull .", "label": 0}]
-    folder = tmp_path / "data" / "sst2"
-    folder.mkdir(parents=True)
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / "validation.jsonl").write_text(text)
-    (folder / "train.jsonl").write_text(text)
-    settings = Settings.of(data=str(tmp_path / "data"), tasks="sst2", labeled_per_class=0)
-    (context,) = scoring.render_contexts(settings, [settings.cell("sst2")])
-    block = make_block([[0.0, -1.0]] * 2, row_ids=context.blocks["test"].row_ids)
-    table = ScoreTable({**context.context, "data": "data"}, ("a", "b"), {"test": block})
-    run = runs.Run("", "", {"data": str(tmp_path / "data")}, 1, "")
-    texts = "sentence: a fine day .", "sentence: dull ."
-    assert row_texts([run])(table) == {f"sst2/validation/{i}": x for i, x in enumerate(texts)}
-    assert row_texts([])(table) == {}
-    (folder / "validation.jsonl").write_text(text.replace("fine", "other"))
-    assert row_texts([run])(table) == {}

@@ -1,6 +1,6 @@
 """Rows by the scores of two labels, and the decision boundaries of methods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,10 @@ PLANE_NOTE = (
 
 
 @style.styled
-def draw_planes(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting: str) -> Drawn:
-    """Draws the boundaries of all methods in one plane of log-probabilities for each table.
-
-    Each table has the texts of its test rows by id.
-    """
+def draw_planes(tables: Sequence[ScoreTable], setting: str) -> Drawn:
+    """Draws the boundaries of all methods in one plane of log-probabilities for each table."""
     figure, grid = style.panels(len(tables), (2.9, 1.9), shares_y=False)
-    rows = [two_labels.TEXT_HEADER]
-    for axes, (table, texts) in zip(grid, tables, strict=True):
+    for axes, table in zip(grid, tables, strict=True):
         two = two_labels.cut_table(table)
         ticks, boundaries = two_labels.find_boundaries(two)
         shown: dict[str, Artist] = {}
@@ -47,12 +43,8 @@ def draw_planes(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting:
         y, x = (score_title(name, two.unit) for name in two.names)
         style.label(axes, two.heading, x, y, width=2.9)
         axes.set(xlim=ticks[[0, -1]], ylim=ticks[[0, -1]], aspect="equal")
-        if texts:
-            rows += two_labels.text_cells(table, two, boundaries, texts)
-    cells = two_labels.row_cells([table for table, _ in tables])
-    drawn = style.finish(figure, f"Decision boundaries: {setting}", PLANE_NOTE, cells)
-    unit = two.unit.strip() or "cosines"  # all tables are of one scorer
-    return drawn._replace(rows=rows if len(rows) > 1 else [], unit=unit)
+    cells = two_labels.row_cells(tables)
+    return style.finish(figure, f"Decision boundaries: {setting}", PLANE_NOTE, cells)
 
 
 def score_title(label: str, unit: str, less: str = "") -> str:

@@ -75,9 +75,6 @@ class Drawn(NamedTuple):
     heading: str
     note: str
     cells: Cells
-    # More facts about the rows, for a table on the page.
-    rows: Sequence[list[str]] = ()
-    unit: str = "nats"  # of their scores
 
 
 def panels(
