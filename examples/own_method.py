@@ -1,10 +1,11 @@
 """Adds a method of your own to the table of methods, and compares it with the others.
 
     python examples/own_method.py
+    batch-calibration compare demo.csv --gold=label --plugin=examples/own_method.py
 
-A method is a pair of pure functions for one prompt: `fit` learns a bias from the scores of some
-inputs, `apply` removes it. `shift` makes the pair from an estimate of the bias. From then on
-`calibrate`, `compare`, sweeps, tables and figures know the method by its name.
+The second line reads this file as a plugin, as every command does. A method is a pair of pure
+functions for one prompt: `fit` learns a bias from the scores of some inputs, `apply` removes it.
+`shift` makes the pair from an estimate of the bias.
 """
 
 from functools import partial
@@ -36,17 +37,18 @@ def trimmed_mean(log_probs, weight=None):
 
 METHODS["trimmed"] = Method(probes.BATCH, partial(shift, estimate=trimmed_mean), "this file")
 
-# 300 simulated rows: 'no' is preferred by 2 nats, and every tenth row is an outlier.
-random = np.random.default_rng(0)
-gold = random.choice(2, 300)
-signal = np.where(gold == 1, 1.0, -1.0) + random.normal(size=300)
-outlier = np.where(random.random(300) < 0.1, 30.0, 0.0)
-scores = np.stack([-0.5 - signal / 2, -2.5 + signal / 2 - outlier], axis=-1)
+if __name__ == "__main__":
+    # 300 simulated rows: 'no' is preferred by 2 nats, and every tenth row is an outlier.
+    random = np.random.default_rng(0)
+    gold = random.choice(2, 300)
+    signal = np.where(gold == 1, 1.0, -1.0) + random.normal(size=300)
+    outlier = np.where(random.random(300) < 0.1, 30.0, 0.0)
+    scores = np.stack([-0.5 - signal / 2, -2.5 + signal / 2 - outlier], axis=-1)
 
-print("bias:", np.round(scores.mean(axis=0) - calibrate(scores, "trimmed").mean(axis=0), 2))
-print(compare(scores, gold, methods=["icl", "bc", "trimmed"]))
+    print("bias:", np.round(scores.mean(axis=0) - calibrate(scores, "trimmed").mean(axis=0), 2))
+    print(compare(scores, gold, methods=["icl", "bc", "trimmed"]))
 
-# As any pair of pure functions it runs under jit and vmap, here over four prompts.
-fit, apply = METHODS["trimmed"].make()
-prompts = jnp.asarray(scores) + jax.random.normal(jax.random.key(0), (4, 1, 2))
-print(jax.jit(jax.vmap(lambda rows: apply(fit(rows), rows)))(prompts).shape)
+    # As any pair of pure functions it runs under jit and vmap, here over four prompts.
+    fit, apply = METHODS["trimmed"].make()
+    prompts = jnp.asarray(scores) + jax.random.normal(jax.random.key(0), (4, 1, 2))
+    print(jax.jit(jax.vmap(lambda rows: apply(fit(rows), rows)))(prompts).shape)

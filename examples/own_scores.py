@@ -8,6 +8,7 @@ its column of right answers, if it has one.
 
 import sys
 
+import numpy as np
 import pandas as pd
 
 from batch_calibration import accuracy, calibrate, compare, diagnose, predict, recommend
@@ -15,6 +16,9 @@ from batch_calibration import accuracy, calibrate, compare, diagnose, predict, r
 path, gold = sys.argv[1:] or ("demo.csv", "label")
 frame = pd.read_csv(path)
 labels = [name for name in frame.columns if frame[name].dtype == float]  # or ["yes", "maybe", "no"]
+if (frame[labels] >= 0).all(axis=None):
+    frame[labels] = np.log(frame[labels])  # probabilities
+# Columns such as prob_yes: frame = frame.rename(columns=lambda name: name.removeprefix("prob_"))
 
 # Which label does the prompt prefer, and by how much? No right answer is used for these lines.
 print(diagnose(frame, columns=labels))
@@ -28,7 +32,7 @@ shares = {name: 1 / len(labels) for name in labels}
 matched = calibrate(frame, "prior_matching", target_prior=shares, columns=labels)
 advice = recommend(frame, columns=labels)
 print(advice)
-advised = advice.apply(frame[labels])
+advised = advice.apply(frame)
 
 # With right answers: accuracy, and whether the gain exceeds noise.
 if gold in frame:

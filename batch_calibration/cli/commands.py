@@ -109,7 +109,9 @@ def recommend_files(args: Namespace) -> None:
     advised = _advise(tables, stated, by_labels=True, ordinal=args.ordinal)
     if args.output and not args.output.endswith(".csv"):
         save_advice(args.output, dict(zip(_distinct_titles(tables), advised, strict=True)))
-        print(f"advice: {args.output}", file=sys.stderr)
+        has_other = any(advice.by_labels for advice in advised)
+        which = ", without the right labels (--labeled=FILE uses them)" if has_other else ""
+        print(f"advice: {args.output}{which}", file=sys.stderr)
     if args.json:
         for table, advice in zip(tables, advised, strict=True):
             output.print_line(table, advice)
@@ -118,7 +120,7 @@ def recommend_files(args: Namespace) -> None:
     with Waiting("correcting"):
         followed = [*map(_followed, tables, advised)]
     if not args.json:
-        summaries.show_advice(followed, sys.stdout)
+        summaries.show_advice(followed, sys.stdout, inputs.typed_source(args))
     _write_lines(args, followed)
 
 

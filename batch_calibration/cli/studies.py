@@ -125,9 +125,19 @@ def show_tables(workdir: str, *, quiet: bool = False) -> None:
     if not quiet:
         writing.print_tables(tables)
     # `missing` is "" if results.parquet was written.
-    _print_lines([*store.unmatched(records), *filter(None, [missing])])
+    _print_lines([*_unshown(store, records), *filter(None, [missing])])
     results = ", ".join(map(str, files))
     _print_lines([f"{len(tables)} tables are in {folder}; all results in {results}"])
+
+
+def _unshown(store: "studies.Store", records: "studies.Records") -> list[str]:
+    """Describes tables and records without the other, and methods of plugins that are not named."""
+    from batch_calibration.methods import METHODS
+
+    names = set[str]().union(*(record.methods for record in records))
+    listed = ", ".join(sorted(names - METHODS.keys()))
+    plugin = f"{listed} of the records is not shown: name its file, {spell('plugin', 'FILE')}."
+    return [*store.unmatched(records), *([plugin] if listed else [])]
 
 
 def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png") -> None:
@@ -150,7 +160,7 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png")
             waiting.move(len(files))
 
         writing.write_figures(results, store.workdir / "figures", notify, formats=forms)
-    _print_lines(store.unmatched(records))
+    _print_lines(_unshown(store, records))
     print(f"{len(files)} files of figures and their numbers are in {store.workdir / 'figures'}")
 
 
@@ -167,7 +177,7 @@ def make_report(workdir: str) -> None:
     records = store.records()
     results = Results(records, store.table_of)
     past_runs, broken = runs.read(store.workdir)
-    warnings = [*store.unmatched(records), *broken]
+    warnings = [*_unshown(store, records), *broken]
     source = shlex.quote(workdir)
     with _waiting("writing the page"):
         cards, notes = write_report(results, page, warnings, runs=past_runs, source=source)

@@ -105,7 +105,8 @@ def load_module(path: str, key: str) -> ModuleType:
     """
     file = Path(path)
     if not file.is_file() or file.suffix != ".py":
-        remedy = f"use one, such as {EXAMPLE} of a checkout"
+        example = "examples/own_method.py" if key == "plugin" else EXAMPLE
+        remedy = f"use one, such as {example} of a checkout"
         raise InputError.at(spell(key, path), "a Python file", "none", remedy)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None  # a .py file always has a loader

@@ -124,8 +124,17 @@ def show_contexts(
         print()
 
 
-def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
-    """Prints a few contexts one by one, with the reasons; many contexts as a table."""
+def show_advice(
+    contexts: Sequence[CorrectedContext], output_stream: TextIO, source: str = "scores"
+) -> None:
+    """Prints a few contexts one by one, with the reasons; many contexts as a table.
+
+    Args:
+        contexts: the contexts with their advice.
+        output_stream: the stream to print to.
+        source: the files as they are typed, for the commands of a single context.
+    """
+    source = escape_controls(source) if len(contexts) == 1 else "scores"
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
             _show_many(contexts, "Recommended", _advice_cells(contexts), ADVICE_NOTE)
@@ -136,16 +145,16 @@ def show_advice(contexts: Sequence[CorrectedContext], output_stream: TextIO) -> 
         for context in contexts:
             print()
             print_filled(title(context.table))
-            _show_one(context.advice)
+            _show_one(context.advice, source)
             if context.diagnosis.before and not context.advice.measured:
                 show_cells(UNSEEN, right_cells(context.diagnosis))
             if by_labels := context.advice.by_labels:
                 print()
                 print_filled(f"With the {context.diagnosis.labeled:,} right labels of this file:")
-                _show_one(by_labels)
+                _show_one(by_labels, source)
 
 
-def _show_one(advice: Advice) -> None:
+def _show_one(advice: Advice, source: str) -> None:
     """Prints advice with its reasons, the measured methods and the commands that follow it."""
     for sentence in [*advice.reason, advice.doubt]:
         if sentence:
@@ -157,10 +166,10 @@ def _show_one(advice: Advice) -> None:
         show_cells("Labeled rows: cross-validated accuracy of each method in %", cells)
     # No keys mean that no correction is recommended.
     if not advice.doubt and (keys := words.keys_of(advice)):
-        print(f"\n{call('calibrate', 'scores', keys)}")
+        print(f"\n{call('calibrate', source, keys)}")
     if advice.if_balanced:
         print("\nIf labels are about equally frequent:")
-        print(call("calibrate", "scores", words.keys_of(advice.balanced) or {}))
+        print(call("calibrate", source, words.keys_of(advice.balanced) or {}))
 
 
 UNSEEN = "The file's right answers, not used by the recommendation, in % [95 % interval]"
@@ -291,7 +300,8 @@ MAX_TASKS = 30
 """Maximum number of tasks in the table of gains; above it, each row is a study's mean."""
 GAINS_NOTE = (
     "Accuracy in %, means over contexts: uncorrected (icl), by bc, and as advised for each "
-    "context; 'gain' is for the advice, in points [95 % interval], * beyond noise."
+    "context without knowing its shares; 'gain' is for the advice, in points [95 % interval], * "
+    "beyond noise."
 )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import betainc
 
 from batch_calibration.api import calibrate
-from batch_calibration.arrays.frames import is_frame
+from batch_calibration.arrays.frames import column_names, is_frame
 from batch_calibration.diagnosis.forms import ends, paragraphs_html, to_frame
 from batch_calibration.errors import InputError, answering, shown, spell
 from batch_calibration.files import write_whole
@@ -264,9 +264,12 @@ class Advice(NamedTuple):
 
         Args:
             scores: scores in nats, in a form that `calibrate` accepts.
-            **arguments: other arguments of `calibrate`, such as columns. A method that labeled
-                rows chose may need labeled and labels.
+            **arguments: other arguments of `calibrate`. In a frame with other columns, too, the
+                columns of scores are those with the labels' names. A method that labeled rows chose
+                may need labeled and labels.
         """
+        if is_frame(scores) and {*self.label_names} < {*column_names(scores)}:
+            arguments.setdefault("columns", self.label_names)
         options, matched = dict[str, object](self.options), self.options.get("target_prior")
         if isinstance(matched, tuple) and is_frame(scores):
             options["target_prior"] = dict(zip(self.label_names, matched, strict=True))

@@ -16,7 +16,7 @@ from batch_calibration.diagnosis.forms import ends, to_frame
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Options, find_skipped, run_methods, validation
 from batch_calibration.methods.run import task_of
-from batch_calibration.methods.table import in_table_order
+from batch_calibration.methods.table import SHIPPED, in_table_order
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of
 from batch_calibration.scores import ScoreTable, make_block
 
@@ -83,9 +83,9 @@ class Comparison(NamedTuple):
         return rows
 
     def _best_of_groups(self) -> list[MethodResult]:
-        """Returns the results of ICL, BC, and the most accurate other method of each group."""
+        """Returns the results of ICL, BC, own methods, and the best other method of each group."""
         best: dict[str, MethodResult] = {}
-        chosen = set(REFERENCES)
+        chosen = {*REFERENCES, *METHODS.keys() - SHIPPED}
         # Sorting is stable, so the first of equally accurate methods is chosen.
         for outcome in sorted(self.results, key=lambda outcome: -outcome.accuracy.value):
             if outcome.method not in REFERENCES:

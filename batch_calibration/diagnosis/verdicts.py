@@ -141,7 +141,8 @@ def doubt(table: ScoreTable, advice: Advice) -> Advice:
             f"on the {len(gold):,} right labels of these rows, accuracy falls from "
             f"{100 * before.mean():.1f} to {100 * after.mean():.1f} %"
         )
-    if advice.source in (EQUAL, STATED) and advice.shares:
+    # Shares that contradict the labels are no reason against a gain.
+    if advice.source in (EQUAL, STATED) and advice.shares and gain.beyond_noise <= 0:
         known = np.array([*advice.shares.values()])
         error = np.sqrt(known * (1 - known) / len(gold) + (advice.error or 0.0) ** 2)
         away = np.abs(shares - known)

@@ -297,7 +297,8 @@ SHELF = (*_paper, "bc_empirical_bayes", "bc_pooled_shares", "ensemble", "prior_m
 without labels. They are few, because a reader compares all of them."""
 ALL = "all"
 """The name that asks for every method."""
-_SHIPPED = frozenset(METHODS)
+SHIPPED = frozenset(METHODS)
+"""The methods of this package; others come from plugins."""
 
 
 def on_shelf(names: Collection[str] = (), options: Iterable[str] = ()) -> list[str]:
@@ -313,7 +314,7 @@ def on_shelf(names: Collection[str] = (), options: Iterable[str] = ()) -> list[s
     >>> on_shelf(["sld_em", "bc"]), on_shelf([ALL]) == [*METHODS]
     (['bc', 'sld_em'], True)
     """
-    asked = [*(names or (*SHELF, *METHODS.keys() - _SHIPPED, *options))]
+    asked = [*(names or (*SHELF, *METHODS.keys() - SHIPPED, *options))]
     return in_table_order([*METHODS, *filter(ALL.__ne__, asked)] if ALL in asked else asked)
 
 

@@ -390,12 +390,14 @@ def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys, said):
     doubted = said("recommend", path, *GIVEN, "--prior=0.9,0.1").out
     assert "Do not match stated shares" in doubted and "--prior=0.9,0.1" not in doubted
     stated = said("recommend", path, *GIVEN, "--prior=0.55,0.45").out
-    assert "calibrate FILE --method=prior_matching --prior=0.55,0.45" in stated
+    assert (
+        f"calibrate {path} --gold=gold --ids=id --method=prior_matching --prior=0.55,0.45" in stated
+    )
     (tmp_path / "few.csv").write_text(lines_of(np.random.default_rng(5), n=19)[0])
     run("recommend", tmp_path / "few.csv", *GIVEN)
     stdout = capsys.readouterr().out
     assert "leave the scores as they are" in " ".join(stdout.split())
-    assert "calibrate FILE --method=prior_matching --prior=balanced\n" in stdout
+    assert " --method=prior_matching --prior=balanced\n" in stdout
     stdout = said("recommend", tmp_path / "few.csv", *GIVEN, f"--labeled={path}").out
     assert "60 labeled rows" in stdout and "Labeled rows: cross-validated accuracy" in stdout
     refusal = said("recommend", path, f"--probe={path}", code=2).err

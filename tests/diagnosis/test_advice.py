@@ -49,6 +49,16 @@ def test_apply_is_calibrate_with_the_advised_options(known):
         assert [*advice.shares] == [*NAMES] and sum(advice.shares.values()) == pytest.approx(1)
 
 
+def test_advice_finds_its_labels_among_the_columns_of_a_frame():
+    (scores,), _ = draw()
+    frame = pd.DataFrame(scores, columns=NAMES)
+    advice = recommend(frame)
+    wide = frame.assign(id=[f"row {row}" for row in range(len(frame))])[["id", *NAMES[::-1]]]
+    corrected = advice.apply(wide)
+    assert [*corrected.columns] == [*NAMES]
+    pd.testing.assert_frame_equal(corrected, advice.apply(frame))
+
+
 def test_scores_that_are_left_stay():
     (scores,), _ = draw(rows=12)
     advice = recommend(scores, label_names=NAMES)

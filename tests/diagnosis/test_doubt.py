@@ -69,6 +69,16 @@ def test_a_loss_beyond_noise_or_other_shares_are_a_doubt():
     assert found._replace(doubt="") == advice
 
 
+def test_shares_that_contradict_the_labels_are_no_doubt_if_accuracy_rises():
+    scores, gold = world(0.7, bias=(-3.0, 3.0))
+    advice = recommend(scores, target_prior=[0.5, 0.5], label_names=NAMES)
+    found = doubt(table_of(scores, gold), advice)
+    before, after = (
+        (np.asarray(of).argmax(axis=1) == gold).mean() for of in (scores, advice.apply(scores))
+    )
+    assert after > before + 0.05 and not found.doubt
+
+
 @pytest.mark.parametrize("share", [0.5, 0.58])
 def test_shares_near_the_known_ones_are_no_doubt(share):
     scores, gold = world(share, bias=(1.5, 0.0))

@@ -71,17 +71,18 @@ def test_pages_print_what_their_comments_say(page, capsys, tmp_path, monkeypatch
 def test_the_commands_of_the_table_run_in_their_order(tmp_path, monkeypatch, capsys):
     """Lines of the plugins run in `make reference`, and the examples in tests/programs."""
     monkeypatch.chdir(tmp_path)
-    section = README.split("## You have this: type this\n\n")[1].split("\n\n")[1]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    section = README.split("## You have this: type this\n\n")[1].split("\n\n")[0]
     typed = [line.split("|")[2].strip("`") for line in section.splitlines()[2:]]
     lines = [shlex.split(line) for line in ["batch-calibration demo", *typed]]
     programs = " ".join(line[1] for line in lines)
-    assert programs == "demo diagnose report judge ask score examples/own_method.py recommend"
-    for program, *flags in lines:
-        if program == "batch-calibration":
-            args = [_filled_in(flag, {"DIR": "mini"}) for flag in flags]
+    assert programs == "demo diagnose report judge ask score compare recommend"
+    for _program, *flags in lines:
+        args = [_filled_in(flag, {"DIR": "mini"}) for flag in flags]
+        with patch.dict(METHODS):
             cli.run([*args, "--limit=12", "--shots=1"] if args[0] == "score" else args)
     stdout = capsys.readouterr().out
-    assert "Recommended:" in stdout and "rows scored" in stdout
+    assert "\ntrimmed " in stdout and "Recommended:" in stdout and "rows scored" in stdout
     assert "nothing was sent or written" in stdout and not (tmp_path / "asked.csv").exists()
     assert (tmp_path / "report.html").exists() and list((tmp_path / "W" / "scores").iterdir())
 

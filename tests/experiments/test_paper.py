@@ -112,7 +112,7 @@ def test_no_two_texts_of_a_figure_overlap(workdir):
     for drawing in writing.make_figures(gathered(workdir)):
         figures.check(drawing.draw().figure)
         if drawing.draw_for_page:
-            figures.check(drawing.draw_for_page(lambda table: {}).figure)
+            figures.check(drawing.draw_for_page().figure)
 
 
 @pytest.mark.slow

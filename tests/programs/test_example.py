@@ -11,7 +11,7 @@ import api_server
 import pytest
 from processes import python
 
-from batch_calibration import METHODS
+from batch_calibration import METHODS, cli
 from batch_calibration.cli import studies
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,3 +101,25 @@ def test_a_sweep_over_shots_and_templates(tmp_path):
     assert "template" in first and "question" in first and "icl" in first
     assert (tmp_path / "shots.png").stat().st_size > 5000
     assert "10 contexts, 0 of 1344 inputs scored now" in second
+
+
+def test_methods_of_a_plugin_are_compared_and_are_named_where_they_are_missing(
+    tmp_path, monkeypatch, capsys
+):
+    """The example of a method, as the plugin of every command."""
+    plugin = f"--plugin={ROOT / 'examples' / 'own_method.py'}"
+    small = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--shots=0")
+    monkeypatch.chdir(tmp_path)
+    cli.run(["score", *small, "--workdir=W"])
+    with patch.dict(METHODS):
+        cli.run(["calibrate", plugin, "--workdir=W", "--methods=icl,bc,trimmed"])
+        capsys.readouterr()
+        cli.run(["tables", plugin, "--workdir=W"])
+        shown = capsys.readouterr().out
+        assert "trimmed" in shown and "not shown" not in shown
+        cli.run(["compare", plugin, str(studies.DEMO / "demo.csv"), "--gold=label"])
+        assert "\ntrimmed " in capsys.readouterr().out
+    cli.run(["tables", "--workdir=W"])
+    assert "trimmed of the records is not shown: name its file, --plugin=FILE." in " ".join(
+        capsys.readouterr().out.split()
+    )

@@ -53,10 +53,7 @@ def results(planted, tmp_path_factory):
 
 
 def write(results, path):
-    def texts(table):
-        return {f"{table.context['task']}/validation/0": TEXT}
-
-    writing.write_report(results, path, runs=[RUN, RUN], texts=texts, source="W")
+    writing.write_report(results, path, runs=[RUN, RUN], source="W")
     return path
 
 
@@ -103,19 +100,6 @@ def test_figures_are_in_the_page_with_titles_and_numbers(page):
     assert 'href="data:image/png;base64,' in found["m-boundaries"]  # the dots
     panels = [one.strip() for one in re.findall("<text[^>]*>([^<]*)</text>", found["m-gains"])]
     assert {"bc", "cc", "dc", "pc", "bcl"} <= set(panels)
-
-
-def test_the_texts_of_rows_are_in_a_table(page, results):
-    text = page.read_text()
-    table = text[text.index('id="m-boundaries-rows"') :].split("</table>")[0]
-    rows = re.findall("<tr>(.*?)</tr>", table, re.S)
-    (row,) = [row for row in rows if ">sst2/validation/0<" in row]
-    assert "a text with" in row
-    assert "&lt;b&gt;marks&lt;/b&gt;" in row and "…" in row
-    # The first context of the task is drawn.
-    board = results.studies["m"].board
-    score = results.load(board.tasks["sst2"].records[0]).blocks["test"].log_probs[0]
-    assert f"<td>no {score[0]:.2f}</td><td>yes {score[1]:.2f}</td>" in row
 
 
 def test_each_context_has_its_sentences_and_its_shares(page, results):
