@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import safetensors.numpy
@@ -18,6 +18,9 @@ from batch_calibration.arrays.missing_scores import find_impossible
 from batch_calibration.arrays.numbers import read_numbers, read_whole_numbers
 from batch_calibration.errors import InputError, answering, shown, step
 from batch_calibration.files import Json, WrongJson, parse_json, read_as, retry, write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT = 2
 """Version of the file format: a header, the arrays, and the SHA-256 of all bytes before it."""
@@ -118,6 +121,25 @@ class ScoreTable(NamedTuple):
         """The model's dtype, such as "bfloat16"; "" if the description has none."""
         scorer = self.context.get("scorer")
         return str(scorer.get("dtype") or "") if isinstance(scorer, dict) else ""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Returns a frame with a row for each test row: scores by label, and `gold` by name.
+
+        Raises:
+            InputError: pandas is not installed.
+
+        >>> block = make_block([[-1.0, -2.0], [-3.0, -1.0]], labels=[0, -1], row_ids=["a", "b"])
+        >>> frame = ScoreTable({}, ("no", "yes"), {"test": block}).to_frame()
+        >>> [*frame.columns], frame.loc["a", "gold"], frame.loc["b", "yes"].item()
+        (['no', 'yes', 'gold'], 'no', -1.0)
+        """
+        with answering(ImportError, "to_frame", "pandas to be installed", "pip install pandas"):
+            import pandas
+        test, names = self.blocks["test"], np.array([*self.label_names, None], object)
+        index = pandas.Index(test.row_ids, name="id")
+        frame = pandas.DataFrame(test.log_probs, index, self.label_names)
+        frame.insert(len(self.label_names), "gold", names[test.labels])
+        return frame
 
     def save(self, path: str | Path) -> None:
         """Writes the table by a temporary file, fsync and rename; no partial file can remain."""

@@ -124,7 +124,7 @@ def column_numbers(labels: Container, names: Sequence[Hashable] | None) -> Conta
         is_unknown = is_gap(cell) or cell != cell or (cell == UNKNOWN and is_whole)
         if cell not in column_of and not is_unknown:
             expected = f"names of columns of the scores, {shown([*names])}"
-            remedy = "use a column's name, or give scores.to_numpy() and column indices"
+            remedy = "rename the columns to the labels, or give arrays and column indices"
             raise InputError.at("labels", expected, shown(cell), remedy)
         columns.append(column_of.get(cell, UNKNOWN))
     return np.array(columns, np.int32).reshape(array.shape)

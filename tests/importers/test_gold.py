@@ -3,9 +3,10 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from batch_calibration import cli
+from batch_calibration import cli, diagnose
 from batch_calibration.importers import Reading, read, tables_of
 from batch_calibration.importers.gold_fit import (
     LEAST_SHARE,
@@ -249,3 +250,20 @@ def test_gains_of_stacked_scores_are_those_of_each():
         probs = [weights * np.exp(row) / (np.exp(row) @ weights) for row in table]
         expected = [np.log(p[label] / shares[label]) for p, label in zip(probs, gold, strict=True)]
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_frame_of_a_table_is_what_the_functions_take(tmp_path):
+    random = np.random.default_rng(0)
+    gold = random.choice(2, 40)
+    scores = 2.0 * np.eye(2)[gold] + random.normal(size=(40, 2)) - 4 + np.array([1.0, 0.0])
+    words = np.array(["no", "yes"])[gold].astype(object)
+    words[::4] = ""  # unknown
+    rows = pd.DataFrame(scores, columns=["score_no", "score_yes"]).assign(human=words)
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    (table,) = read(tmp_path / "a.csv", Reading(gold="human"))
+    frame = table.to_frame()
+    assert [*frame.columns] == ["no", "yes", "gold"] and frame.gold.isna().sum() == 10
+    found = diagnose(frame, frame.gold, columns=["no", "yes"])
+    test = table.blocks["test"]
+    expected = diagnose(test.log_probs, test.labels, label_names=("no", "yes"))
+    assert found.gain == expected.gain and found.labeled == expected.labeled == 30
