@@ -18,8 +18,8 @@ STEP = 5.0  # points; the axes end at a multiple of it
 FARTHEST = 30.0  # points that a panel shows at most on either side of 0
 MAX_NAMED = 60  # rows with names; a figure with more rows has no names
 VERDICT_NOTE = (
-    "Blue: a gain beyond noise, orange: a loss, gray: 0 is inside the 95 % interval. An arrow: the "
-    "end lies beyond the axis."
+    "Blue: a gain beyond noise, orange: a loss, gray: neither. Lines are 95 % intervals. An arrow: "
+    "the end lies beyond the axis."
 )
 # Row -> gain, 0 to 1, and 1 if it is above noise, -1 if it is below, else 0.
 GainsOfRows = Mapping[str, tuple[Estimate, int]]
