@@ -14,6 +14,7 @@ from batch_calibration.cli.progress import erase_line
 from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
+from batch_calibration.diagnosis.recommend import FEWEST_LABELED_TO_MEASURE
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
@@ -59,7 +60,10 @@ class CorrectedContext(NamedTuple):
             return [*self.diagnosis.sentences(), self.advice.doubt]
         first = self.advice.reason[0]
         # The reason begins with a capital, but here it continues a sentence.
-        return [*self.diagnosis.sentences(), f"Recommended: {first[0].lower()}{first[1:]}"]
+        advised = f"Recommended: {first[0].lower()}{first[1:]}"
+        if self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
+            advised += f" With the right labels: {call('recommend', 'scores', {})}."
+        return [*self.diagnosis.sentences(), advised]
 
 
 def title(table: ScoreTable) -> str:

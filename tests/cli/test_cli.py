@@ -422,7 +422,8 @@ def test_diagnose_and_the_page_end_with_the_recommendation(table, tmp_path, caps
     path, scores, _ = table
     run("diagnose", path, *GIVEN, "--changed=0")
     first = recommend(scores.round(6), label_names=("no", "yes")).reason[0]
-    expected = f"Recommended: {first[0].lower()}{first[1:]}"
+    expected = f"Recommended: {first[0].lower()}{first[1:]} With the right labels: "
+    expected += "batch-calibration recommend FILE."
     assert " ".join(capsys.readouterr().out.split()).endswith(expected)
     run("report", path, *GIVEN, "--methods=icl,bc", f"--output={tmp_path / 'r.html'}")
     text = (tmp_path / "r.html").read_text()
