@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -217,7 +218,7 @@ def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, reference_st
     flags = (*FLAGS[:-1], "--config.shots=1,2,4", f"--workdir={reference_store}")
     done = program("sweep", *flags, "--dry-run")
     rows = done.stdout.split("rows are left")[0].split()[-3:]
-    assert "sst2          9   " in done.stdout and f"{rows[0]} of {rows[2]} " in done.stdout
+    assert re.search(r"^sst2 +9 ", done.stdout, re.M) and f"{rows[0]} of {rows[2]} " in done.stdout
     left, whole = (int(rows[i].replace(",", "")) for i in (0, 2))
     assert left * 3 == pytest.approx(whole, rel=0.1)
     assert "time: about 0:00:" in done.stdout and "rows/s of a worker" in done.stdout
