@@ -271,7 +271,10 @@ def _group_row(name: str, diagnoses: Sequence[Diagnosis]) -> list[str]:
     known = [(was.accuracy.value, now.accuracy.value) for was, now in rights if was and now]
     before, after = 100 * np.array(known).reshape(-1, 2).T
     cells = spread(np.array([of.size for of in diagnoses]), 2), spread(before), spread(after)
-    return [name, f"{len(diagnoses)}", *cells, spread(after - before)]
+    count = f"{len(diagnoses)}"
+    if 0 < len(known) < len(diagnoses):
+        count += f", {len(known)} with right labels"
+    return [name, count, *cells, spread(after - before)]
 
 
 def over_all(contexts: Sequence[CorrectedContext]) -> str:

@@ -165,3 +165,15 @@ def test_groups_of_pooled_tasks_lack_the_name_of_the_file(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     groups = [line.partition("  ")[0] for line in lines if "±" in line]
     assert groups[:4] == ["all", "art_history", "law", "physics"]
+
+
+def test_means_over_contexts_count_those_with_right_labels(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    for number in range(5):
+        scores = random.normal(size=(30, 2)) - 2
+        rows = [f"{no:.3f},{yes:.3f}" for no, yes in scores]
+        head, ends = ("no,yes,gold", [",no", ",yes"] * 15) if number == 4 else ("no,yes", [""] * 30)
+        lines = [head, *map("".join, zip(rows, ends, strict=True))]
+        (tmp_path / f"s{number}.csv").write_text("\n".join(lines) + "\n")
+    cli.run(["diagnose", *map(str, sorted(tmp_path.glob("s*.csv")))])
+    assert "5, 1 with right labels" in capsys.readouterr().out
