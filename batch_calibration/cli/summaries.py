@@ -17,7 +17,7 @@ from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from batch_calibration.diagnosis.recommend import FEWEST_LABELED_TO_MEASURE
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
-from batch_calibration.methods import ask_about_order
+from batch_calibration.methods import ask_about_order, look_like_cosines
 from batch_calibration.reporting import words
 from batch_calibration.reporting.cells import (
     Cells,
@@ -26,6 +26,7 @@ from batch_calibration.reporting.cells import (
     filled,
     gain_cell,
     label_cells,
+    reliability_cells,
     right_cells,
     show_cells,
     size_cell,
@@ -47,12 +48,31 @@ MAX_DOUBTS = 3
 
 
 class CorrectedContext(NamedTuple):
-    """A context, its corrected scores [n, k], its diagnosis, and the advice."""
+    """A context with its correction.
+
+    Attributes:
+        table: the scores before.
+        scores: [n, k], the corrected scores.
+        diagnosis: the effect of the correction.
+        advice: the advice for the context.
+        temperature: a number or [n], which divides the corrected scores for probabilities; None
+            without a temperature.
+        labeled: corrected scores [m, k] and labels [m] of the block "labeled", if there is one.
+    """
 
     table: ScoreTable
     scores: np.ndarray
     diagnosis: Diagnosis
     advice: Advice
+    temperature: float | np.ndarray | None = None
+    labeled: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def tempered(self) -> np.ndarray:
+        """The corrected scores [n, k], divided by the temperature."""
+        if self.temperature is None:
+            return self.scores
+        return self.scores / np.float32(self.temperature).reshape(-1, 1)
 
     def sentences(self) -> list[str]:
         """Returns the diagnosis in sentences, and the advice in one sentence."""
@@ -64,6 +84,27 @@ class CorrectedContext(NamedTuple):
         if self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
             advised += f" With the right labels: {call('recommend', 'scores', {})}."
         return [*self.diagnosis.sentences(), advised]
+
+
+def have_probabilities(contexts: Sequence[CorrectedContext]) -> bool:
+    """Checks that no context has cosines without a scale and without a temperature."""
+    for context in contexts:
+        scores = context.table.blocks["test"].log_probs
+        if context.temperature is None and look_like_cosines(scores):
+            return False
+    return True
+
+
+def describe_probabilities(contexts: Sequence[CorrectedContext]) -> str:
+    """Describes the probabilities of corrected scores, and their temperature."""
+    if not have_probabilities(contexts):
+        return "Cosines have no scale, so there are no probabilities without --temperature."
+    text = "The probabilities p(label) are the softmax over the labels of the corrected scores"
+    if contexts[0].temperature is None:
+        return f"{text}, without a temperature (--temperature=auto fits one to right labels)."
+    divisors = np.hstack([context.temperature for context in contexts])  # type: ignore[misc]
+    low, high = (f"{end:.3g}" for end in (divisors.min(), divisors.max()))
+    return f"{text}, divided by a temperature of {low if low == high else f'{low} to {high}'}."
 
 
 def title(table: ScoreTable) -> str:
@@ -120,6 +161,8 @@ def show_contexts(
             show_cells(heading, label_cells(context.diagnosis))
             if context.diagnosis.before:
                 show_cells("Right answers in % [95 % interval]", right_cells(context.diagnosis))
+            if len(cells := reliability_cells(context.diagnosis)) > 1:
+                show_cells("Probabilities of the labels [95 % interval]", cells)
             print()
             for sentence in context.sentences():
                 print_filled(sentence)
