@@ -161,10 +161,7 @@ MISSING = (
     "labels not returned: least (just below the lowest returned score), drop, bound (the range of "
     "results), or nats such as -30"
 )
-TEMPERATURE = (
-    "divides the corrected scores for probabilities: a number, or auto (fitted to --labeled, or to "
-    "the right labels of the other rows)"
-)
+TEMPERATURE = "divides the scores for probabilities: a number, or auto, by labels"
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),

@@ -27,7 +27,6 @@ from batch_calibration.files import object_at, quote_formula, quote_formulas, wr
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.integrations.streams import (
     CONFIDENCE,
-    PROBABILITY,
     Streamed,
     correct_stream,
     count_rows,
@@ -35,7 +34,7 @@ from batch_calibration.integrations.streams import (
 )
 from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.reporting.cells import Cells, show_cells
-from batch_calibration.scores import FILLED, ScoreTable
+from batch_calibration.scores import FILLED, PROBABILITY, ScoreTable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
 ABOUT = ("task", "model")
