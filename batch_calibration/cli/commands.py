@@ -41,6 +41,7 @@ from batch_calibration.methods import ALL, ask_about_order, get_method, on_shelf
 from batch_calibration.methods.run import holds_cosines, run_methods, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
+from batch_calibration.metrics.grades import Ordinal
 from batch_calibration.scores import BALANCED, NO_PLACE_BIAS, ScoreTable, make_block
 from batch_calibration.scores import check as check_table
 from batch_calibration.studies import Record, Records
@@ -65,7 +66,8 @@ def calibrate_files(args: Namespace) -> None:
     summaries.show_contexts(corrected, args.changed, stream_out)
     _range(args, stream_out)
     scores = [context.scores for context in corrected]
-    scored = [*map(output.Scored, tables, scores, files)]
+    grades = [context.diagnosis.grades for context in corrected]
+    scored = [*map(output.Scored, tables, scores, files, grades)]
     if to_output:
         output.write(scored, "-")
     elif args.output:
@@ -153,7 +155,7 @@ def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
 
 def _advise(
     tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False,
-    ordinal: bool | None = None,
+    ordinal: Ordinal = None,
 ) -> list[Advice]:  # fmt: skip
     """Returns the advice for each context.
 
@@ -162,7 +164,7 @@ def _advise(
         stated: the shares that the user stated for each context.
         by_labels: True uses labeled rows, too: of --labeled, or else of the contexts themselves for
             a second answer.
-        ordinal: True if labels are grades in order.
+        ordinal: see `recommend`.
     """
     known = []
     for table, of_context in zip(tables, stated, strict=True):
@@ -170,7 +172,7 @@ def _advise(
         known.append(BY_DESIGN if is_by_design else of_context.known)
     finished = list[Advice]()
     with Waiting("choosing a correction", len(tables)) as waiting:
-        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
+        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal)
         for table, advice, one in zip(tables, advised, stated, strict=True):
             finished.append(_advise_one(table, advice, one.counts, by_labels=by_labels))
             waiting.move(len(finished))
@@ -383,7 +385,7 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
     summaries.say_notes(str(warning.message) for warning in caught)
     strength, corrected = 1.0 if args.strength is None else args.strength, []
     advised = [advice for advice, _ in followed] or _advise(tables, stated, ordinal=args.ordinal)
-    method, is_ordinal = args.method, args.ordinal or None
+    method = args.method
     with Waiting("diagnosing", len(tables)) as waiting:
         each = zip(tables, all_scores, advised, stated, strict=True)
         for table, scores, advice, of_context in each:
@@ -393,7 +395,7 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
                 is_stated = advice.source in (EQUAL, STATED)
                 known = tuple(shares.values()) if shares and is_stated else None
             diagnosis = diagnose_table(
-                table, scores, method, strength, args.dtype, known, ordinal=is_ordinal
+                table, scores, method, strength, args.dtype, known, ordinal=args.ordinal
             )
             corrected.append(CorrectedContext(table, scores, diagnosis, advice))
             waiting.move(len(corrected))

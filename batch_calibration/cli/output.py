@@ -20,11 +20,13 @@ import numpy as np
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
+from batch_calibration.diagnosis.diagnosis import Grades
 from batch_calibration.errors import CONTROLS, InputError, answering, extra
 from batch_calibration.files import object_at, quote_formula, quote_formulas, write_csv, write_whole
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.integrations.streams import Streamed, correct_stream, count_rows, open_source
 from batch_calibration.metrics import accuracy, balanced_accuracy
+from batch_calibration.metrics.grades import expected_grade
 from batch_calibration.reporting.cells import Cells, show_cells
 from batch_calibration.scores import FILLED, ScoreTable
 
@@ -41,11 +43,12 @@ Columns = dict[str, np.ndarray]
 
 
 class Scored(NamedTuple):
-    """A context, the scores [n, k] to write for its test rows, and its file."""
+    """A context, the scores [n, k] to write for its test rows, its file, and its grades."""
 
     table: ScoreTable
     scores: np.ndarray
     file: Path
+    grades: Grades | None = None
 
 
 def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
@@ -74,9 +77,10 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
     keys = [*ABOUT] * (len(contexts) > 1) + ["row", "prediction"]
     keys += ["gold"] * any((block.labels >= 0).any() for block in blocks)
     keys += ["filled"] * any(FILLED in block.spec for block in blocks)
+    keys += ["expected_grade", "grade_deviation"] * all(context.grades for context in contexts)
     column = _name_columns(keys, contexts)
     of_contexts = []
-    for (table, scores, _), block in zip(contexts, blocks, strict=True):
+    for (table, scores, _, grades), block in zip(contexts, blocks, strict=True):
         names, columns = np.array([*table.label_names, ""], object), Columns()
         for key in filter(column.__contains__, ABOUT):
             columns[column[key]] = np.full(len(scores), str(table.context.get(key, "")), object)
@@ -89,6 +93,9 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
             filled = columns[column["filled"]] = np.full(len(scores), "", object)
             for row, label in cast("list[list[int]]", block.spec.get(FILLED, [])):
                 filled[row] += ", " * bool(filled[row]) + names[label]
+        if grades and "expected_grade" in column:
+            found = expected_grade(scores, grades.values)
+            columns[column["expected_grade"]], columns[column["grade_deviation"]] = found
         of_contexts.append(columns)
     return of_contexts
 
@@ -328,13 +335,16 @@ def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
     # All other options need to read a row twice, or rows of other files.
     fits = args.method in STREAM_METHODS and not args.labeled and args.missing != "bound"
     # Estimated shares would have to be counted before the first batch.
-    fits = fits and not (args.option or args.results) and args.prior != prior.ESTIMATED
+    fits = (
+        fits and not (args.option or args.results or args.ordinal) and args.prior != prior.ESTIMATED
+    )
     if fits and Path(args.output).suffix == ".parquet":
         return True
     if (rows := count_rows(files)) > MAX_ROWS_IN_MEMORY:
         raise InputError(
             f"{args.files[0]}: {rows:,} rows are too many for a table in memory; use "
-            "--output=FILE.parquet and --method=bc or cc, which read batch by batch."
+            "--output=FILE.parquet and --method=bc or cc without --ordinal, which read batch by "
+            "batch."
         )
     return False
 

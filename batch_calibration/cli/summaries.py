@@ -20,11 +20,13 @@ from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
 from batch_calibration.reporting import words
 from batch_calibration.reporting.cells import (
+    GRADES_UNIT,
     Cells,
     aligned,
     context_cells,
     filled,
     gain_cell,
+    grade_cells,
     label_cells,
     right_cells,
     show_cells,
@@ -120,6 +122,8 @@ def show_contexts(
             show_cells(heading, label_cells(context.diagnosis))
             if context.diagnosis.before:
                 show_cells("Right answers in % [95 % interval]", right_cells(context.diagnosis))
+            if context.diagnosis.grades:
+                show_cells(f"Grades: {GRADES_UNIT}", grade_cells(context.diagnosis))
             print()
             for sentence in context.sentences():
                 print_filled(sentence)

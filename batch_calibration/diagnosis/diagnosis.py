@@ -9,6 +9,7 @@ import numpy as np
 from batch_calibration.diagnosis.forms import paragraphs_html, to_frame
 from batch_calibration.errors import shown
 from batch_calibration.metrics import Estimate, mean_recall_interval
+from batch_calibration.metrics.grades import GradeErrors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,22 @@ class Right(NamedTuple):
         return Estimate(float(self.recall.mean()), *ends)
 
 
+class Grades(NamedTuple):
+    """Measurements of labels that are grades, before and after a correction.
+
+    Attributes:
+        values: [k], the grade of each label.
+        right: the mean right grade of the labeled rows; None without known labels.
+        before: the grades without a correction.
+        after: the grades by the corrected scores.
+    """
+
+    values: np.ndarray
+    right: float | None
+    before: GradeErrors
+    after: GradeErrors
+
+
 class Diagnosis(NamedTuple):
     """Measurements of one context's scores, before and after a correction.
 
@@ -79,6 +96,8 @@ class Diagnosis(NamedTuple):
         cosines: True if scores are cosines. All numbers are in the unit of the scores; sentences
             and tables give the preference of cosines relative to their spread.
         is_matched: True if the preference is the bias that matches known or equal shares.
+        grades: the measurements of grades; None for other labels, and for cosines, which have no
+            probabilities.
     """
 
     label_names: tuple[str, ...]
@@ -104,6 +123,7 @@ class Diagnosis(NamedTuple):
     dtype: str = ""
     cosines: bool = False
     is_matched: bool = False
+    grades: Grades | None = None
 
     @property
     def unit(self) -> float:
@@ -119,6 +139,13 @@ class Diagnosis(NamedTuple):
     def size(self) -> float:
         """The preference of the most preferred label over the least preferred one, in `unit`."""
         return float(np.ptp(self.preference)) / self.unit
+
+    @property
+    def places(self) -> np.ndarray:
+        """The place [k] of each label in tables and figures; grades begin with the lowest."""
+        if self.grades is None:
+            return np.arange(len(self.label_names))
+        return self.grades.values.argsort().argsort()
 
     @property
     def rare(self) -> np.ndarray:

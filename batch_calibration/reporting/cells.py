@@ -368,9 +368,10 @@ def label_cells(diagnosis: Diagnosis) -> Cells:
     if diagnosis.classes is not None:
         rows[0].append("right")
         shares.append(diagnosis.classes)
-    for i, name in enumerate(diagnosis.label_names):
+    for i in diagnosis.places.argsort():
         percents = [f"{100 * share[i]:.1f}" for share in shares]
-        rows.append([name, f"{diagnosis.preference[i] / diagnosis.unit:+.2f}", *percents])
+        size = f"{diagnosis.preference[i] / diagnosis.unit:+.2f}"
+        rows.append([diagnosis.label_names[i], size, *percents])
     return rows
 
 
@@ -383,3 +384,21 @@ def right_cells(diagnosis: Diagnosis) -> Cells:
             shares = right.accuracy, right.balanced
             rows.append([name, *(estimate_cell(share, is_share=True) for share in shares)])
     return rows
+
+
+GRADES_UNIT = "errors in grades, quadratic kappa [95 % interval]"
+
+
+def grade_cells(diagnosis: Diagnosis) -> Cells:
+    """Makes rows of mean grades and errors: right, before, after; no rows without grades."""
+    if (grades := diagnosis.grades) is None:
+        return []
+    rows: Cells = [["grades", "mean expected", "expected off by", "predicted off by", "kappa"]]
+    if grades.right is not None:
+        rows.append(["right", NumberCell(f"{grades.right:.2f}"), "", "", ""])
+    pairs = ("as they are", grades.before), (f"after {diagnosis.method}", grades.after)
+    for name, found in pairs[: 1 + (diagnosis.method != "icl")]:
+        estimates = filter(None, found[1:])
+        texts = [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in estimates]
+        rows.append([name, *map(NumberCell, (f"{found.mean:.2f}", *texts))])
+    return [row[: len(rows[-1])] for row in rows]  # without right labels there are no errors

@@ -355,12 +355,15 @@ def _run(runs: Sequence[Run]) -> str:
 
 
 def context_tables(verdict: Verdict) -> list[Table]:
-    """Makes two tables of a context: facts of each label, and the share of right answers."""
+    """Makes tables of a context: facts of each label, right answers, and grades."""
     name, rows = verdict.name, cells.label_cells(verdict.diagnosis)
     both = [Table("", "labels", f"{name}: labels", rows, unit="shares in %")]
     if verdict.diagnosis.before:  # it needs right labels
         rows = cells.right_cells(verdict.diagnosis)
         both.append(Table("", "right", f"{name}: right answers", rows, unit="in %"))
+    if verdict.diagnosis.grades:
+        rows = cells.grade_cells(verdict.diagnosis)
+        both.append(Table("", "grades", f"{name}: grades", rows, unit=cells.GRADES_UNIT))
     return both
 
 
