@@ -41,7 +41,6 @@ from batch_calibration.methods import ALL, ask_about_order, get_method, on_shelf
 from batch_calibration.methods.run import holds_cosines, run_methods, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
 from batch_calibration.metrics import OF_GAIN, over_rows
-from batch_calibration.metrics.grades import Ordinal
 from batch_calibration.scores import BALANCED, NO_PLACE_BIAS, ScoreTable, make_block
 from batch_calibration.scores import check as check_table
 from batch_calibration.studies import Record, Records
@@ -155,7 +154,7 @@ def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
 
 def _advise(
     tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False,
-    ordinal: Ordinal = None,
+    ordinal: bool | Sequence[str] | None = None,
 ) -> list[Advice]:  # fmt: skip
     """Returns the advice for each context.
 

@@ -156,7 +156,6 @@ SHARES = (
     "shares: no=0.8,yes=0.2; ranges: no=0.7..0.9; balanced or balanced:12 (points); estimated; a "
     "file of LABEL,SHARE; FILE:COLUMN to count"
 )
-GRADES = "grades from lowest to highest; no =A,B,C for labels that are numbers"
 PLACE = "position of the label among several tokens: first, last, json:KEY or a regular expression"
 MISSING = (
     "labels not returned: least (just below the lowest returned score), drop, bound (the range of "
@@ -194,7 +193,7 @@ LEARNING = (
     ADVICE._replace(of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
-    Flag("ordinal", "A,B,C", GRADES, None, of="calibrate diagnose recommend"),
+    Flag("ordinal", "[=A,B,C]", "grades, lowest first", None, of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
     Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),

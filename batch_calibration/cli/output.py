@@ -335,16 +335,13 @@ def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
     # All other options need to read a row twice, or rows of other files.
     fits = args.method in STREAM_METHODS and not args.labeled and args.missing != "bound"
     # Estimated shares would have to be counted before the first batch.
-    fits = (
-        fits and not (args.option or args.results or args.ordinal) and args.prior != prior.ESTIMATED
-    )
-    if fits and Path(args.output).suffix == ".parquet":
+    fits = fits and not (args.option or args.results) and args.prior != prior.ESTIMATED
+    if fits and not args.ordinal and Path(args.output).suffix == ".parquet":
         return True
     if (rows := count_rows(files)) > MAX_ROWS_IN_MEMORY:
         raise InputError(
             f"{args.files[0]}: {rows:,} rows are too many for a table in memory; use "
-            "--output=FILE.parquet and --method=bc or cc without --ordinal, which read batch by "
-            "batch."
+            "--output=FILE.parquet and --method=bc or cc, not --ordinal, to read batch by batch."
         )
     return False
 

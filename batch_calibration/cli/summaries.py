@@ -20,7 +20,6 @@ from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order
 from batch_calibration.reporting import words
 from batch_calibration.reporting.cells import (
-    GRADES_UNIT,
     Cells,
     aligned,
     context_cells,
@@ -122,8 +121,8 @@ def show_contexts(
             show_cells(heading, label_cells(context.diagnosis))
             if context.diagnosis.before:
                 show_cells("Right answers in % [95 % interval]", right_cells(context.diagnosis))
-            if context.diagnosis.grades:
-                show_cells(f"Grades: {GRADES_UNIT}", grade_cells(context.diagnosis))
+            if grades := grade_cells(context.diagnosis):
+                show_cells("Grades: mean absolute errors, quadratic kappa [95 % interval]", grades)
             print()
             for sentence in context.sentences():
                 print_filled(sentence)

@@ -21,7 +21,7 @@ from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, validation
 from batch_calibration.methods.run import holds_cosines
 from batch_calibration.metrics import accuracy_of, gain_of
-from batch_calibration.metrics.grades import Ordinal, are_numbers, grade_values, measure_grades
+from batch_calibration.metrics.grades import are_numbers, grade_values, measure_grades
 from batch_calibration.scores import ScoreTable, check_distinct
 
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
@@ -242,7 +242,7 @@ def diagnose(
     from_probs: bool | None = None,
     dtype: str = "",
     cosines: bool | None = None,
-    ordinal: Ordinal = None,
+    ordinal: bool | Sequence[str] | None = None,
     shares: Sequence[float] | None = None,
 ) -> Diagnosis:
     """Measures the preference of a prompt, the changed predictions, and the gain of a correction.
@@ -329,8 +329,7 @@ def diagnose(
         gain = gain_of(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
     grades = None
     if values is not None and not cosines:
-        right = float(values[gold[is_labeled]].mean()) if is_labeled.any() else None
-        grades = Grades(values, right, *(measure_grades(s, values, gold) for s in (exact, after)))
+        grades = Grades(values, *(measure_grades(s, values, gold) for s in (exact, after)))
     are_log_probs = not (cosines or validation.no_log_probs(rows))
     return Diagnosis(
         label_names=label_names,
@@ -406,7 +405,7 @@ def matched_offset(
 
 def diagnose_table(
     table: ScoreTable, corrected: np.ndarray, method: str, strength: float = 1.0, dtype: str = "",
-    shares: Sequence[float] | None = None, *, ordinal: Ordinal = None,
+    shares: Sequence[float] | None = None, *, ordinal: bool | Sequence[str] | None = None,
 ) -> Diagnosis:  # fmt: skip
     """Diagnoses the test rows of a table and their corrected scores [n, k] from a method."""
     test = table.blocks["test"]

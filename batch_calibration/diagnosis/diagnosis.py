@@ -51,13 +51,11 @@ class Grades(NamedTuple):
 
     Attributes:
         values: [k], the grade of each label.
-        right: the mean right grade of the labeled rows; None without known labels.
         before: the grades without a correction.
         after: the grades by the corrected scores.
     """
 
     values: np.ndarray
-    right: float | None
     before: GradeErrors
     after: GradeErrors
 
@@ -141,11 +139,10 @@ class Diagnosis(NamedTuple):
         return float(np.ptp(self.preference)) / self.unit
 
     @property
-    def places(self) -> np.ndarray:
-        """The place [k] of each label in tables and figures; grades begin with the lowest."""
-        if self.grades is None:
-            return np.arange(len(self.label_names))
-        return self.grades.values.argsort().argsort()
+    def order(self) -> np.ndarray:
+        """The indices [k] of the labels in tables and figures; grades begin with the lowest."""
+        values = np.arange(len(self.label_names)) if self.grades is None else self.grades.values
+        return values.argsort()
 
     @property
     def rare(self) -> np.ndarray:

@@ -46,7 +46,7 @@ from batch_calibration.diagnosis.known_shares import Known, Share, know_roughly,
 from batch_calibration.errors import InputError, call, shown
 from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, validation
 from batch_calibration.metrics import accuracy_of, gain_of
-from batch_calibration.metrics.grades import Ordinal, grade_values
+from batch_calibration.metrics.grades import grade_values
 from batch_calibration.scores import NO_PLACE_BIAS, ScoreTable, make_block
 from batch_calibration.typing import Scalar
 
@@ -241,7 +241,7 @@ def recommend(
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
     cosines: bool | None = None,
-    ordinal: Ordinal = None,
+    ordinal: bool | Sequence[str] | None = None,
 ) -> Advice:
     """Recommends label shares to match, or no correction, with reasons and the expected gain.
 
@@ -337,9 +337,9 @@ def recommend(
 
 
 def advise(
-    rows: np.ndarray, names: Sequence[str], known: Known | None = None, *,
-    shares: tuple[float, ...] | None = None, contexts: int = 1, same_rows: bool = False,
-    cosines: bool | None = None, ordinal: Ordinal = None, is_labeled: bool = False,
+    rows: np.ndarray, names: Sequence[str], known: Known | None = None, *, contexts: int = 1,
+    shares: tuple[float, ...] | None = None, same_rows: bool = False, is_labeled: bool = False,
+    cosines: bool | None = None, ordinal: bool | Sequence[str] | None = None,
 ) -> Advice:  # fmt: skip
     """Recommends shares for unlabeled scores [n, k].
 
@@ -604,7 +604,7 @@ def recommend_tables(
     groups: Sequence[Hashable],
     known: Sequence[Known | None] | None = None,
     *,
-    ordinal: Ordinal = None,
+    ordinal: bool | Sequence[str] | None = None,
 ) -> list[Advice]:
     """Recommends shares for each table.
 
@@ -629,7 +629,7 @@ def recommend_tables(
 
 
 def _advise_group(
-    tables: Sequence[ScoreTable], known: Known | None, ordinal: Ordinal
+    tables: Sequence[ScoreTable], known: Known | None, ordinal: bool | Sequence[str] | None
 ) -> list[Advice]:
     """Recommends shares for the tables of one task."""
     same_rows, cosines = run.have_same_rows(tables), run.holds_cosines(tables[0])

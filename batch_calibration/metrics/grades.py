@@ -1,7 +1,5 @@
 """Metrics of labels that are grades: expected grade, absolute errors, quadratic weighted kappa."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,11 +9,6 @@ from scipy.special import softmax
 
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.metrics.intervals import Estimate, over_units
-
-DRAWS = 2000
-"""The number of bootstrap draws for the interval of kappa."""
-Ordinal = bool | Sequence[str] | None
-"""True if labels are grades, or their names from lowest to highest; None if scores decide."""
 
 
 class GradeErrors(NamedTuple):
@@ -65,9 +58,8 @@ def grade_values(names: Sequence[str], ordinal: bool | Sequence[str] = True) -> 
     known = tuple(sorted(names, key=float)) if have_numbers else tuple(names)
     stated = known * have_numbers if isinstance(ordinal, bool) else tuple(ordinal)
     if stated != known and (have_numbers or sorted(stated) != sorted(names)):
-        expected = f"the labels {', '.join(known)} from lowest to highest"
-        remedy = f"pass {spell('ordinal', known)}"
-        remedy += "" if have_numbers else " if this is their order, or list them in another"
+        expected = f"the order of the grades {', '.join(known)}"
+        remedy = f"pass {spell('ordinal', ('A', 'B', 'C'))}, from lowest to highest"
         got = shown(", ".join(stated)) if stated else "words without an order"
         raise InputError(key="ordinal", expected=expected, got=got, remedy=remedy)
     return np.array([float(n) if have_numbers else stated.index(n) + 1.0 for n in names])
@@ -94,8 +86,8 @@ def expected_grade(scores: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, 
     return mean, np.sqrt((probs * (values - mean[:, None]) ** 2).sum(axis=-1))
 
 
-def quadratic_kappa(predicted: np.ndarray, labels: np.ndarray, *, level: float = 0.95) -> Estimate:
-    """Estimates the quadratic weighted kappa, with a percentile bootstrap interval over rows.
+def quadratic_kappa(predicted: np.ndarray, labels: np.ndarray) -> Estimate:
+    """Estimates the quadratic weighted kappa, with a 95 % percentile bootstrap interval over rows.
 
     With predicted rank x and right rank y, kappa is 1 - mean (x - y)^2 / mean (x - y')^2, where y'
     comes from an independent row (Cohen 1968, Psychological Bulletin 70(4)). It is 0 for constant
@@ -105,23 +97,19 @@ def quadratic_kappa(predicted: np.ndarray, labels: np.ndarray, *, level: float =
     Args:
         predicted: x [n], the ranks of the predicted grades: 0 for the lowest, 1, and so on.
         labels: y [n], the ranks of the right grades, at least one; -1 means unknown.
-        level: the confidence level.
 
     >>> quadratic_kappa(np.array([0, 1, 2, 2]), np.array([0, 1, 2, 1])).value
     0.8
     """
-    is_known = labels >= 0
-    pairs = np.stack([predicted[is_known], labels[is_known]])
+    pairs = np.stack([predicted, labels])[:, labels >= 0]
     (x, y), counts = np.unique(pairs, axis=1, return_counts=True)
-    drawn = np.random.default_rng(0).multinomial(counts.sum(), counts / counts.sum(), DRAWS)
+    drawn = np.random.default_rng(0).multinomial(counts.sum(), counts / counts.sum(), 2000)
     tables = np.vstack([counts, drawn])  # [1 + draws, pairs]; the first row is the data
-    sum_x, sum_y, products = tables @ x, tables @ y, tables @ (x * y)
+    sum_x, sum_y, products, squares = (tables @ moment for moment in (x, y, x * y, x * x + y * y))
     # Sums of integers are exact, so that the denominator is 0 only if all ranks are equal.
-    total, squares = counts.sum(), tables @ (x * x + y * y)
-    apart = total * squares - 2 * sum_x * sum_y
-    kappas = 2 * (total * products - sum_x * sum_y) / np.maximum(apart, 1)
-    tail = (1 - level) / 2
-    return Estimate(float(kappas[0]), *map(float, np.quantile(kappas[1:], (tail, 1 - tail))))
+    apart = counts.sum() * squares - 2 * sum_x * sum_y
+    kappas = 2 * (counts.sum() * products - sum_x * sum_y) / np.maximum(apart, 1)
+    return Estimate(float(kappas[0]), *map(float, np.quantile(kappas[1:], (0.025, 0.975))))
 
 
 def measure_grades(scores: np.ndarray, values: np.ndarray, labels: np.ndarray) -> GradeErrors:
@@ -137,9 +125,7 @@ def measure_grades(scores: np.ndarray, values: np.ndarray, labels: np.ndarray) -
     if not is_known.any():
         return GradeErrors(mean)
     guess, right = scores.argmax(axis=-1)[is_known], labels[is_known]
-    errors = []
-    for grades in (expected[is_known], values[guess]):
-        error = over_units(np.abs(grades - values[right]).tolist())
-        errors.append(error._replace(low=max(error.low, 0.0)))
+    off = np.abs(np.stack([expected[is_known], values[guess]]) - values[right])  # [2, known]
+    errors = [error._replace(low=max(error.low, 0.0)) for error in map(over_units, off.tolist())]
     ranks = values.argsort().argsort()
     return GradeErrors(mean, errors[0], errors[1], quadratic_kappa(ranks[guess], ranks[right]))

@@ -368,11 +368,10 @@ def label_cells(diagnosis: Diagnosis) -> Cells:
     if diagnosis.classes is not None:
         rows[0].append("right")
         shares.append(diagnosis.classes)
-    for i in diagnosis.places.argsort():
+    for i, name in enumerate(diagnosis.label_names):
         percents = [f"{100 * share[i]:.1f}" for share in shares]
-        size = f"{diagnosis.preference[i] / diagnosis.unit:+.2f}"
-        rows.append([diagnosis.label_names[i], size, *percents])
-    return rows
+        rows.append([name, f"{diagnosis.preference[i] / diagnosis.unit:+.2f}", *percents])
+    return [rows[0], *(rows[1 + i] for i in diagnosis.order)]
 
 
 def right_cells(diagnosis: Diagnosis) -> Cells:
@@ -386,19 +385,15 @@ def right_cells(diagnosis: Diagnosis) -> Cells:
     return rows
 
 
-GRADES_UNIT = "errors in grades, quadratic kappa [95 % interval]"
-
-
 def grade_cells(diagnosis: Diagnosis) -> Cells:
     """Makes rows of mean grades and errors: right, before, after; no rows without grades."""
     if (grades := diagnosis.grades) is None:
         return []
-    rows: Cells = [["grades", "mean expected", "expected off by", "predicted off by", "kappa"]]
-    if grades.right is not None:
-        rows.append(["right", NumberCell(f"{grades.right:.2f}"), "", "", ""])
+    rows: Cells = [["grades", "mean expected", "error of expected", "error of predicted", "kappa"]]
+    if diagnosis.classes is not None:
+        rows.append(["right", NumberCell(f"{diagnosis.classes @ grades.values:.2f}"), "", "", ""])
     pairs = ("as they are", grades.before), (f"after {diagnosis.method}", grades.after)
     for name, found in pairs[: 1 + (diagnosis.method != "icl")]:
-        estimates = filter(None, found[1:])
-        texts = [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in estimates]
+        texts = [f"{e.value:.2f} [{e.low:.2f}, {e.high:.2f}]" for e in found[1:] if e]
         rows.append([name, *map(NumberCell, (f"{found.mean:.2f}", *texts))])
     return [row[: len(rows[-1])] for row in rows]  # without right labels there are no errors

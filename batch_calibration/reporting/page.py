@@ -361,9 +361,12 @@ def context_tables(verdict: Verdict) -> list[Table]:
     if verdict.diagnosis.before:  # it needs right labels
         rows = cells.right_cells(verdict.diagnosis)
         both.append(Table("", "right", f"{name}: right answers", rows, unit="in %"))
-    if verdict.diagnosis.grades:
-        rows = cells.grade_cells(verdict.diagnosis)
-        both.append(Table("", "grades", f"{name}: grades", rows, unit=cells.GRADES_UNIT))
+    if rows := cells.grade_cells(verdict.diagnosis):
+        both.append(
+            Table(
+                "", "grades", f"{name}: grades", rows, unit="mean absolute errors, quadratic kappa"
+            )
+        )
     return both
 
 

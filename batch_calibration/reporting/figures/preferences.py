@@ -51,16 +51,15 @@ def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
         for kind, numbers in drawn.items():
             for label, number in zip(diagnosis.label_names, numbers, strict=True):
                 rows.append((title, kind, label, float(number)))
-        in_order = [diagnosis.label_names[i] for i in diagnosis.places.argsort()]
         for axes in (left, right):
-            style.name_ticks(axes.xaxis, in_order)
+            style.name_ticks(axes.xaxis, np.take(diagnosis.label_names, diagnosis.order).tolist())
     note = "Lines on the bars of a preference are ± 2 standard errors over rows."
     return style.finish(figure, HEADING, note, rows)
 
 
 def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:
     """Draws the preference for each label and its error; returns the numbers of the CSV."""
-    at = diagnosis.places
+    at = diagnosis.order.argsort()
     unit = np.nan_to_num(diagnosis.unit, nan=1.0)
     size, error = diagnosis.preference / unit, 2 * np.nan_to_num(diagnosis.error) / unit
     color = palette.SPARES[4]
@@ -78,7 +77,7 @@ def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, 
 
 def _draw_shares(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:
     """Draws the shares of each label before, after and right, in %; returns them."""
-    at, names = diagnosis.places, diagnosis.label_names
+    at, names = diagnosis.order.argsort(), diagnosis.label_names
     shares = {"predicted": 100 * diagnosis.predicted}
     shares[f"after {diagnosis.method}"] = 100 * diagnosis.corrected
     looks = (-0.2, BASELINE), (0.2, CORRECTED)
