@@ -362,11 +362,7 @@ def context_tables(verdict: Verdict) -> list[Table]:
         rows = cells.right_cells(verdict.diagnosis)
         both.append(Table("", "right", f"{name}: right answers", rows, unit="in %"))
     if rows := cells.grade_cells(verdict.diagnosis):
-        both.append(
-            Table(
-                "", "grades", f"{name}: grades", rows, unit="mean absolute errors, quadratic kappa"
-            )
-        )
+        both.append(Table("", "grades", f"{name}: grades", rows, unit="absolute errors, kappa"))
     return both
 
 
