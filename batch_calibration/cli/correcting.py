@@ -106,7 +106,7 @@ def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corr
     advised = [advice for advice, _ in followed] or advise_contexts(
         tables, stated, ordinal=args.ordinal
     )
-    method, is_ordinal = args.method, args.ordinal or None
+    method = args.method
     with Waiting("diagnosing", len(tables)) as waiting:
         each = zip(tables, found, advised, stated, strict=True)
         for table, of_table, advice, of_context in each:
@@ -120,7 +120,7 @@ def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corr
                 labeled = of_table.labeled_rows(table, args.seed)
             temperature = _temperature(args.temperature, table, scores, labeled)
             diagnosis = diagnose_table(
-                table, scores, method, strength, args.dtype, known, ordinal=is_ordinal,
+                table, scores, method, strength, args.dtype, known, ordinal=args.ordinal,
                 temperature=temperature,
             )  # fmt: skip
             context = CorrectedContext(table, scores, diagnosis, advice, temperature, labeled)
@@ -217,7 +217,7 @@ def _correct(
 
 def advise_contexts(
     tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False,
-    ordinal: bool | None = None,
+    ordinal: bool | Sequence[str] | None = None,
 ) -> list[Advice]:  # fmt: skip
     """Returns the advice for each context.
 
@@ -226,7 +226,7 @@ def advise_contexts(
         stated: the shares that the user stated for each context.
         by_labels: True uses labeled rows, too: of --labeled, or else of the contexts themselves for
             a second answer.
-        ordinal: True if labels are grades in order.
+        ordinal: see `recommend`.
     """
     known = []
     for table, of_context in zip(tables, stated, strict=True):
@@ -234,7 +234,7 @@ def advise_contexts(
         known.append(BY_DESIGN if is_by_design else of_context.known)
     finished = list[Advice]()
     with Waiting("choosing a correction", len(tables)) as waiting:
-        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
+        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal)
         for table, advice, one in zip(tables, advised, stated, strict=True):
             finished.append(_advise_one(table, advice, one.counts, by_labels=by_labels))
             waiting.move(len(finished))

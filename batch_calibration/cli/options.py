@@ -195,7 +195,7 @@ LEARNING = (
     Flag("temperature", "T", TEMPERATURE, None, of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
-    Flag("ordinal", "", "labels are grades in order", of="calibrate diagnose recommend"),
+    Flag("ordinal", "[=A,B,C]", "grades, lowest first", None, of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
     Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),
@@ -304,6 +304,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Parses the arguments of the program: the command and its flags."""
     # A shell expands `~` at the beginning of a word, but not after `--output=`.
     words = [HOME.sub(lambda flag: f"{flag[1]}{Path.home()}", word) for word in arguments]
+    # A file after the flag alone is not its value.
+    words = ["--ordinal=" if word == "--ordinal" else word for word in words]
     command = words[0] if words else ""
     if not command.startswith("-") and command and command not in COMMANDS:
         guard.fail(str(InputError.unknown("command", command, COMMANDS)))
@@ -317,6 +319,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     of_study = any(word.startswith("--workdir") for word in words)
     parser, commands = _make_parser(command, of_study=of_study)
     args = parser.parse_args(_respell(words, parser.flags()))
+    if getattr(args, "ordinal", None) is not None:
+        args.ordinal = split_names(args.ordinal) or True
     if args.command in ON_BOTH:
         _check_source(commands[args.command], args)
     elif args.command in ON_STUDIES and getattr(args, "workdir", "none") == "":

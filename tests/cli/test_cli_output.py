@@ -251,7 +251,7 @@ def test_a_failed_write_of_chunks_is_repeated_as_a_whole(tmp_path, monkeypatch):
 
 
 def test_half_a_surrogate_pair_is_escaped_in_files(two_contexts, tmp_path):
-    (table, scores, file, _), _ = two_contexts
+    (table, scores, file, *_), _ = two_contexts
     block = table.blocks["test"]._replace(row_ids=("\ud800", "b"))
     scored = output.Scored(table._replace(blocks={"test": block}), scores, file)
     for name in ("o.csv", "o.jsonl"):
