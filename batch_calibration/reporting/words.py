@@ -8,6 +8,7 @@ import numpy as np
 
 from batch_calibration.diagnosis.advice import LEAVE, MANY_NAMES, Advice
 from batch_calibration.diagnosis.diagnosis import factor, preference_unit
+from batch_calibration.diagnosis.labeling import narrowing
 from batch_calibration.diagnosis.verdicts import (
     BY_BC,
     IF_BALANCED,
@@ -400,6 +401,11 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
     gain, labeled = measured_gain(verdicts), sum(verdict.diagnosis.labeled for verdict in verdicts)
     if gain is None:
         sentences.append("Label some rows to measure the gain.")
+        # Labels do not narrow shares that are known.
+        unknown = [verdict.advice.signals for verdict in verdicts if verdict.advice.if_balanced]
+        if unknown:
+            middle = sorted(unknown, key=lambda seen: seen.label_error)[len(unknown) // 2]
+            sentences.append(narrowing(middle.label_error, middle.rows))
     elif gain.beyond_noise:
         sentences.append(f"These {labeled:,} labeled rows are enough to be sure of the gain.")
     elif settled := rows_to_settle(gain, labeled):
