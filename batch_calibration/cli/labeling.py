@@ -13,15 +13,16 @@ import numpy as np
 from batch_calibration.cli import summaries
 from batch_calibration.cli.prior import read_columns
 from batch_calibration.diagnosis import labeling
-from batch_calibration.errors import InputError, nearest, shown
+from batch_calibration.errors import InputError, nearest
 from batch_calibration.files import Json, csv_text, object_at, write_whole
 from batch_calibration.importers import IMPORTERS, Imported, Reading, find_importer
 from batch_calibration.importers.cells import Column, numbers_of, texts_of
 from batch_calibration.importers.compressed import plain_copy
+from batch_calibration.importers.frames import rows_to_columns
 from batch_calibration.importers.gold import check_gold, fold, plain_labels, read_gold
 from batch_calibration.importers.score_columns import is_real
 from batch_calibration.importers.vectors import is_vector
-from batch_calibration.methods.run import have_same_rows, task_of
+from batch_calibration.methods.run import have_same_rows, holds_cosines, task_of
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.scores import ScoreTable, make_block
 
@@ -56,7 +57,8 @@ def find_rows(
         for row, row_id in enumerate(tables[places[0]].blocks["test"].row_ids):
             if row_of.setdefault((name * by_context, plain_id(row_id)), (name, row)) != (name, row):
                 expected = "row ids that stay different in a spreadsheet and in all contexts"
-                remedy = f"use --ids=COLUMN, or a column {CONTEXT!r} with {shown([*groups])}"
+                remedy = "use other --ids, or write each row's context into a column 'context': "
+                remedy += ", ".join(groups)
                 raise InputError.at(name, expected, f"{row_id!r} for two rows", remedy)
     return row_of
 
@@ -87,8 +89,8 @@ def label_rows(
     with suppress(InputError), plain_copy(path) as file:
         columns |= read_columns(file)
     texts = {name: texts_of(column) for name, column in columns.items()}
-    names = {*map(fold, chain(*(table.label_names for table in tables)))}
-    known = {"", *names, *map(str, range(len(names)))}
+    known = {"", *map(fold, chain(*(table.label_names for table in tables)))}
+    known |= {*map(str, range(len(known) - 1))}
     labels = [n for n in (reading.gold, LABEL) if n in texts][:1]
     labels = labels or [n for n in texts if {""} < {"", *map(fold, texts[n])} <= known]
     is_nested = any(isinstance(cell, list | dict) for cell in chain(*columns.values()))
@@ -104,7 +106,7 @@ def label_rows(
     ids = [n for n in texts if n == reading.ids] or ids
     if len(ids) > 1 or len(labels) > 1:
         expected, remedy = "one column of row ids and one of labels", "leave the others out"
-        raise InputError.at(path, expected, f"{shown(ids)} and {shown(labels)}", remedy)
+        raise InputError.at(path, expected, " and ".join(map(repr, ids + labels)), remedy)
     if not ids:
         return None
     found = dict[Row, int]()  # -> its line of the file
@@ -122,31 +124,22 @@ def label_rows(
     where = f"{path}, column {labels[0]!r}"
     if not found:
         remedy = "write the labels of some rows in this column"
-        raise InputError.at(where, f"labels of rows of {shown([*groups])}", "none", remedy)
-    notes = [f"{len(found):,} of {len(cells):,} rows of {path} have a label."]
+        raise InputError.at(where, f"labels of rows of {', '.join(groups)}", "none", remedy)
+    note = [f"{len(found):,} of {len(cells):,} rows of {path} have a label."]
     for name, places in groups.items():
         # In the order of the scores, because folds of rows depend on their order.
         rows = sorted(row for group, row in found if group == name)
-        lines, own = [found[name, row] for row in rows], [""] * len(cells)
-        for line in lines:
-            own[line] = cells[line]
-        gold, order, read_as = read_gold(
-            where, own, tables[places[0]].label_names, reading.gold_names
-        )
+        lines = [found[name, row] for row in rows]
+        own = np.where(np.isin(np.arange(len(cells)), lines), cells, "").tolist()
         for place in places if rows else ():
-            test, label_names = tables[place].blocks["test"], tables[place].label_names
-            scores, right = test.log_probs[rows], gold[lines]
-            imported = Imported(where, scores, label_names, index_names=order)
-            fit = check_gold(imported, scores, right, replace(reading, gold=""))
-            spec: dict[str, Json] = {
-                "notes": [*(notes * (len(found) < len(cells))), *read_as, *fit]
-            }
-            block = make_block(
-                scores, right, row_ids=[test.row_ids[row] for row in rows], spec=spec
-            )
-            widened[place] = tables[place]._replace(
-                blocks={**tables[place].blocks, "labeled": block}
-            )
+            (_, names, blocks), test = tables[place], tables[place].blocks["test"]
+            right, order, read_as = read_gold(where, own, names, reading.gold_names)
+            imported = Imported(where, test.log_probs[rows], names, index_names=order)
+            fit = check_gold(imported, imported.log_probs, right[lines], replace(reading, gold=""))
+            notes: list[Json] = [*note * (len(found) < len(cells)), *read_as, *fit]
+            row_ids = [test.row_ids[row] for row in rows]
+            block = make_block(test.log_probs[rows], right[lines], None, row_ids, {"notes": notes})
+            widened[place] = tables[place]._replace(blocks={**blocks, "labeled": block})
     return widened
 
 
@@ -203,7 +196,8 @@ def write_rows(
     listed = ""
     if len(names := {table.label_names for table in tables}) == 1:
         listed = f" ({', '.join(*names)})"
-        said += f" {labeling.narrowing(labeling.label_error(np.concatenate(probs)), total)}"
+        error = labeling.label_error(np.concatenate(probs))
+        said += f" {labeling.narrowing(error, total)}" * (not holds_cosines(tables[0]))
     return f"{said} Write labels{listed} into the column {LABEL!r}, then run:"
 
 
@@ -219,9 +213,8 @@ def _texts(path: Path, count: int, table: ScoreTable, reading: Reading) -> dict[
         columns |= read_columns(file) if find_importer(file, reading) in WITH_TEXTS else {}
     if {"doc_id", "doc", "arguments"} <= columns.keys():  # a log of the harness
         docs = dict(zip(texts_of(columns["doc_id"]), map(object_at, columns["doc"]), strict=True))
-        listed = [docs.get(row_id, {}) for row_id in block.row_ids]
-        columns = {key: [doc.get(key) for doc in listed] for key in listed[0]}
-        rows, count = [*range(len(listed))], len(listed)
+        columns = rows_to_columns([docs.get(row_id, {}) for row_id in block.row_ids])
+        rows, count = [*range(len(block.row_ids))], len(block.row_ids)
     labels = {"", *map(fold, (*table.label_names, *plain_labels(table.label_names)))}
     for name, column in columns.items():
         cells = texts_of(column)

@@ -203,7 +203,7 @@ LEARNING = (
     Flag("prior", "SHARES", SHARES),
     Flag("ordinal", "", "labels are grades in order", of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
-    Flag("labeled", "FILE", "labeled rows: their scores, or the ids and labels of these rows"),
+    Flag("labeled", "FILE", "labeled rows: scores, or ids of rows and labels"),
     Flag("seed", None, "seed of the random starts", 0, int),
 )
 DRY_RUN = Flag("dry-run", "", "print the plan without running it")

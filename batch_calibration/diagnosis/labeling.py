@@ -79,7 +79,7 @@ def take_evenly(order: np.ndarray, count: int, seed: int) -> np.ndarray:
     [1, 3, 5, 7]
     """
     if count < 1:
-        raise InputError.at("count", "1 row or more", shown(count))
+        raise InputError.at("the number of rows to label", "1 or more", shown(count))
     if count >= (n := len(order)):
         return order
     start = np.random.default_rng(seed).integers(n)

@@ -371,14 +371,14 @@ def advise(
         if cosines and known.error:  # The effect of an error depends on nats.
             known = known._replace(error=0.0)
         return _match_known(leave, rows, known, shares, equal[0], is_nats=not cosines)
-    narrowed = labeling.narrowing(seen.label_error, len(rows))
     if cosines:
         why = "If labels are about equally frequent, match equal shares"
         why += "" if is_labeled else f"; if you do not know, label {TO_LABEL} rows"
         why += ": the scores of images do not show how frequent labels are."
-        return leave(_sentences(why, "" if is_labeled else narrowed), if_balanced=equal)
+        return leave((why,), if_balanced=equal)
     near = "If labels are about equally frequent, match equal shares; if you do not know, "
     least = pooled_shares.LEAST_TOLD if contexts > 1 else LEAST_INFORMATION
+    narrowed = labeling.narrowing(seen.label_error, len(rows))
     more, unsure = "" if contexts > 1 or is_labeled else f"{MORE} {narrowed}".strip(), ""
     if len(rows) < LEAST_ROWS:
         unsure = f"{len(rows):,} rows (fewer than {LEAST_ROWS}) do not show if a correction is safe"

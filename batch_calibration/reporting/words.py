@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -401,11 +402,10 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
     gain, labeled = measured_gain(verdicts), sum(verdict.diagnosis.labeled for verdict in verdicts)
     if gain is None:
         sentences.append("Label some rows to measure the gain.")
-        # Labels do not narrow shares that are known.
-        unknown = [verdict.advice.signals for verdict in verdicts if verdict.advice.if_balanced]
-        if unknown:
-            middle = sorted(unknown, key=lambda seen: seen.label_error)[len(unknown) // 2]
-            sentences.append(narrowing(middle.label_error, middle.rows))
+        # Labels do not narrow known shares; cosines have no probabilities.
+        asked = [v for v in verdicts if v.advice.if_balanced and not v.diagnosis.cosines]
+        seen = sorted((v.advice.signals for v in asked), key=attrgetter("label_error"))
+        sentences += [narrowing(of.label_error, of.rows) for of in seen[len(seen) // 2 :][:1]]
     elif gain.beyond_noise:
         sentences.append(f"These {labeled:,} labeled rows are enough to be sure of the gain.")
     elif settled := rows_to_settle(gain, labeled):
@@ -413,4 +413,4 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
         sentences.append(
             f"A gain of this size needs about {rounded:,.0f} labeled rows to exceed noise."
         )
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))

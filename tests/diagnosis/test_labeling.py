@@ -74,7 +74,7 @@ def test_a_bias_of_the_prompt_does_not_choose():
 
 
 def test_wrong_arguments_are_refused(refuses):
-    assert refuses(rows_to_label, SCORES, 0).where == "count"
+    assert refuses(rows_to_label, SCORES, 0).got == "0"
     assert refuses(rows_to_label, SCORES, 3, is_labeled=[True]).where == "is_labeled"
 
 
