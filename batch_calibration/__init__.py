@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from batch_calibration.diagnosis.diagnose import diagnose
     from batch_calibration.diagnosis.recommend import recommend, recommend_together
+    from batch_calibration.diagnosis.threshold import Threshold, choose_threshold
     from batch_calibration.errors import InputError
     from batch_calibration.importers import Reading, read
     from batch_calibration.methods import METHODS, Method
@@ -50,6 +51,7 @@ _HOMES = {
     "calibration.base": "Calibrator predict",
     "diagnosis": "Advice Comparison Diagnosis compare diagnose load_advice recommend save_advice",
     "diagnosis.recommend": "recommend_together",
+    "diagnosis.threshold": "Threshold choose_threshold",
     "errors": "InputError",
     "importers": "Reading read",
     "methods": "METHODS Method",
@@ -64,10 +66,10 @@ _HOMES = {
 
 __all__ = [
     "METHODS", "Advice", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",
-    "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
-    "bootstrap_interval", "brier", "calibrate", "compare", "diagnose", "ece", "ensemble",
-    "load_advice", "load_results", "macro_f1", "nll", "plot", "predict", "read", "recommend",
-    "recommend_together", "rsd", "save_advice", "summary", "total_variation",
+    "ScoreTable", "Threshold", "__version__", "accuracy", "balanced_accuracy", "bias_score",
+    "bootstrap_interval", "brier", "calibrate", "choose_threshold", "compare", "diagnose", "ece",
+    "ensemble", "load_advice", "load_results", "macro_f1", "nll", "plot", "predict", "read",
+    "recommend", "recommend_together", "rsd", "save_advice", "summary", "total_variation",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import numpy as np
 
-from batch_calibration.cli import inputs, options, output, prior, summaries
+from batch_calibration.cli import inputs, options, output, prior, summaries, thresholds
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.prior import Stated
@@ -64,8 +64,9 @@ def calibrate_files(args: Namespace) -> None:
     stream_out = sys.stderr if to_output else sys.stdout
     summaries.show_contexts(corrected, args.changed, stream_out)
     _range(args, stream_out)
-    scores = [context.scores for context in corrected]
-    scored = [*map(output.Scored, tables, scores, files)]
+    scored = []
+    for context, file in zip(corrected, files, strict=True):
+        scored.append(output.Scored(context.table, context.scores, file, context.answers))
     if to_output:
         output.write(scored, "-")
     elif args.output:
@@ -146,9 +147,8 @@ def _distinct_titles(tables: Sequence[ScoreTable]) -> list[str]:
 def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
     """Returns a context corrected as advised."""
     corrected = follow(table, advice)
-    return CorrectedContext(
-        table, corrected, diagnose_table(table, corrected, name_of(advice)), advice
-    )
+    diagnosis = diagnose_table(table, corrected, name_of(advice))
+    return CorrectedContext(table, corrected, diagnosis, advice, corrected.argmax(axis=-1))
 
 
 def _advise(
@@ -193,6 +193,17 @@ def _advise_one(
         elif (gold >= 0).sum() >= FEWEST_LABELED_TO_MEASURE and not ask_about_order(rows, gold):
             advice = advice._replace(by_labels=of_rows(rows, gold))
     return doubt(table, advice)
+
+
+def choose_cut_offs(args: Namespace) -> None:
+    """Prints the cut-off on a label's probability for a goal, and the command that applies it."""
+    output.check_plot(args.plot)
+    if args.output and not args.output.endswith(".csv"):
+        raise InputError.at(f"--output={args.output}", "a file that ends in .csv")
+    thresholds.check_goal(args)
+    command = thresholds.command_of(args)
+    _check_method(args)
+    thresholds.show(args, _corrected(args, _contexts(args)[1]), command)
 
 
 def compare_files(args: Namespace) -> None:
@@ -392,10 +403,14 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedC
                 method, shares = name_of(advice), advice.shares
                 is_stated = advice.source in (EQUAL, STATED)
                 known = tuple(shares.values()) if shares and is_stated else None
+            cut = getattr(args, "threshold", "")
+            decided = thresholds.decide_table(cut, table, scores)
+            name = f"{method} at {cut}" if cut else method
             diagnosis = diagnose_table(
-                table, scores, method, strength, args.dtype, known, ordinal=is_ordinal
+                table, decided, name, strength, args.dtype, known, ordinal=is_ordinal
             )
-            corrected.append(CorrectedContext(table, scores, diagnosis, advice))
+            answers = decided.argmax(axis=-1)
+            corrected.append(CorrectedContext(table, scores, diagnosis, advice, answers))
             waiting.move(len(corrected))
     return corrected
 
@@ -467,4 +482,5 @@ RUN = {
     "judge": judge,
     "recommend": recommend_files,
     "report": report_files,
+    "threshold": choose_cut_offs,
 }

@@ -86,15 +86,17 @@ ON_FILES = {
     "convert": "convert scores to score tables, in a workdir or a file",
     "ensemble": "combine several prompts' scores of the same rows into one answer for each row",
     "recommend": "recommend a method, or no correction, and give the reasons",
+    "threshold": "choose a cut-off on a label's probability, for a precision, recall or cost",
     "report": "write an HTML page with each prompt's preference and all tables and figures",
     "ask": "ask an API for the label scores of a file of prompts; no study, no probes",
     "judge": "measure a pairwise judge's position bias, and win rates without the bias",
 }
 ON_BOTH = ("calibrate", "report")
 """Commands that read either files of scores or the scores of a study in a workdir."""
-READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend")
+READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend", "threshold")
 """Commands on files to which --workdir=DIR is the same as DIR."""
-CORRECTING, COMPARING = "calibrate diagnose", "compare report"
+CORRECTING, COMPARING = "calibrate diagnose threshold", "compare report"
+SHOWING = "calibrate diagnose"
 NO_SCORES = "ask judge"
 """Commands on files that hold no scores."""
 ON_STUDIES = {
@@ -130,6 +132,8 @@ ensemble prompt_1.csv prompt_2.csv prompt_3.csv --gold=label
 ensemble scores.csv --by=prompt --ids=id --output=averaged.csv
 recommend scores.csv --gold=label
 recommend scores.csv --prior=0.3..0.7 --labeled=labeled.csv --output=advice.json
+threshold scores.csv --gold=label --positive=yes --for=precision:0.9
+threshold scores.csv --labeled=labeled.csv --positive=yes --for=cost:5:1 --output=curve.csv
 report 'logs/**/samples_*.jsonl' --output=report.html
 report --workdir=W
 ask prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --dry-run
@@ -161,6 +165,7 @@ MISSING = (
     "labels not returned: least (just below the lowest returned score), drop, bound (the range of "
     "results), or nats such as -30"
 )
+GOAL = "precision:P, recall:P, cost:FALSE_POSITIVE:FALSE_NEGATIVE, or f1"
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),
@@ -182,6 +187,8 @@ READING = (
     Flag("cosines", "", "the numbers are cosines, scaled or not"),
 )
 LEARNING = (
+    Flag("positive", "LABEL", "label with the cut-off", of="threshold"),
+    Flag("for", "GOAL", GOAL, of="threshold"),
     Flag("methods", "A,B", "methods (default: all that the scores allow)", of="compare"),
     Flag("methods", "A,B", "methods, or all (default: the paper's and advised ones)", of="report"),
     Flag("option", "METHOD.NAME=VALUE", "an option of a method; may be repeated", [], of=COMPARING),
@@ -193,7 +200,7 @@ LEARNING = (
     ADVICE._replace(of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
-    Flag("ordinal", "", "labels are grades in order", of="calibrate diagnose recommend"),
+    Flag("ordinal", "", "labels are grades in order", of=f"{CORRECTING} recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
     Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),
@@ -207,13 +214,21 @@ WRITING = (
     Flag("output", "FILE", "advice as JSON, for --advice; or contexts as .csv", of="recommend"),
     Flag("output", "FILE", "a line for each context, .csv", of="diagnose"),
     Flag("output", "FILE", f"averaged scores: {SCORES}; - for standard output", of="ensemble"),
+    Flag("output", "FILE", "every cut-off with its measures, .csv", of="threshold"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),
-    Flag("changed", "N", "changed predictions to show", 5, int, of=CORRECTING),
-    Flag("plot", "FILE", "figure of the shares: .png, .pdf or .svg", of=CORRECTING),
+    Flag("changed", "N", "changed predictions to show", 5, int, of=SHOWING),
+    Flag("plot", "FILE", "figure of the shares: .png, .pdf or .svg", of=SHOWING),
+    Flag("plot", "FILE", "figure of all cut-offs: .png, .pdf or .svg", of="threshold"),
+    Flag("threshold", "LABEL=P", "answer LABEL from probability P on", of="calibrate"),
     Flag("results", "", "a copy of results_*.json with acc_METHOD", of="calibrate"),
     Flag("all", "", "show all methods, and why others are left out", of="compare"),
-    Flag("json", "", "print one line of JSON for each context", of="compare diagnose recommend"),
+    Flag(
+        "json",
+        "",
+        "print one line of JSON for each context",
+        of="compare diagnose recommend threshold",
+    ),
     Flag("quiet", "", "print no notes and no progress, only errors"),
     DRY_RUN._replace(of=NO_SCORES),
     Flag("workdir", "DIR", "keep score tables in a workdir", of="convert"),

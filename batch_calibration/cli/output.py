@@ -41,11 +41,12 @@ Columns = dict[str, np.ndarray]
 
 
 class Scored(NamedTuple):
-    """A context, the scores [n, k] to write for its test rows, and its file."""
+    """A context, the scores [n, k] to write for its test rows, its file, and other answers [n]."""
 
     table: ScoreTable
     scores: np.ndarray
     file: Path
+    answers: np.ndarray | None = None
 
 
 def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
@@ -76,13 +77,15 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
     keys += ["filled"] * any(FILLED in block.spec for block in blocks)
     column = _name_columns(keys, contexts)
     of_contexts = []
-    for (table, scores, _), block in zip(contexts, blocks, strict=True):
+    for (table, scores, _, answers), block in zip(contexts, blocks, strict=True):
         names, columns = np.array([*table.label_names, ""], object), Columns()
         for key in filter(column.__contains__, ABOUT):
             columns[column[key]] = np.full(len(scores), str(table.context.get(key, "")), object)
         columns[column["row"]] = np.array(block.row_ids, object)
         columns |= zip(table.label_names, scores.T, strict=True)
-        columns[column["prediction"]] = names[scores.argmax(axis=-1)]
+        columns[column["prediction"]] = names[
+            scores.argmax(axis=-1) if answers is None else answers
+        ]
         if "gold" in column:
             columns[column["gold"]] = names[block.labels]  # -1, unknown, is the last name, ""
         if "filled" in column:  # labels with scores that were not returned
@@ -310,7 +313,7 @@ def _harness_metrics(context: CorrectedContext, method: str) -> dict[str, float]
     is_known = block.labels >= 0
     metrics = {"preference_nats": float(np.ptp(scores.astype(np.float64).mean(axis=0)))}
     if is_known.any():
-        labels, after = block.labels[is_known], context.scores[is_known]
+        labels, after = block.labels[is_known], context.answers[is_known]
         metrics[f"acc_{method}"] = float(accuracy(after, labels))
         metrics["balanced_acc"] = float(balanced_accuracy(scores[is_known], labels))
         metrics[f"balanced_acc_{method}"] = float(balanced_accuracy(after, labels))
@@ -328,7 +331,11 @@ def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
     # All other options need to read a row twice, or rows of other files.
     fits = args.method in STREAM_METHODS and not args.labeled and args.missing != "bound"
     # Estimated shares would have to be counted before the first batch.
-    fits = fits and not (args.option or args.results) and args.prior != prior.ESTIMATED
+    fits = (
+        fits
+        and not (args.option or args.results or args.threshold)
+        and args.prior != prior.ESTIMATED
+    )
     if fits and Path(args.output).suffix == ".parquet":
         return True
     if (rows := count_rows(files)) > MAX_ROWS_IN_MEMORY:

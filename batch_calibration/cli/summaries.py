@@ -47,12 +47,13 @@ MAX_DOUBTS = 3
 
 
 class CorrectedContext(NamedTuple):
-    """A context, its corrected scores [n, k], its diagnosis, and the advice."""
+    """A context, its corrected scores [n, k], its diagnosis, the advice, and the answers [n]."""
 
     table: ScoreTable
     scores: np.ndarray
     diagnosis: Diagnosis
     advice: Advice
+    answers: np.ndarray
 
     def sentences(self) -> list[str]:
         """Returns the diagnosis in sentences, and the advice in one sentence."""
@@ -201,7 +202,7 @@ def _changed_cells(context: CorrectedContext, max_rows: int) -> Cells:
     block, names = context.table.blocks["test"], context.table.label_names
     rows: Cells = [["row", "before", "after", "right"]]
     for i in context.diagnosis.changed[:max_rows]:
-        before, after = int(block.log_probs[i].argmax()), int(context.scores[i].argmax())
+        before, after = int(block.log_probs[i].argmax()), int(context.answers[i])
         right = names[block.labels[i]] if block.labels[i] >= 0 else "?"
         rows.append([block.row_ids[i], names[before], names[after], right])
     if len(context.diagnosis.changed) > max_rows:
@@ -362,7 +363,7 @@ def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream:
     rows: Cells = [["context", "rows", "predictions that stay", "accuracy"]]
     for number, first in enumerate(by_distance[0]):
         # Predictions by distance and row: [distances, n].
-        picks = np.array([contexts[number].scores.argmax(axis=-1) for contexts in by_distance])
+        picks = np.array([contexts[number].answers for contexts in by_distance])
         labels = first.table.blocks["test"].labels
         stable_range = prediction_range(picks, len(first.table.label_names), labels)
         # The lowest and the highest accuracy.

@@ -138,33 +138,28 @@ class Threshold(NamedTuple):
         names, column = names_of(scores, columns), self.column
         if names is not None:  # a frame may have another order of columns
             column = [*map(str, names)].index(self.label)
-        return in_kind_of(scores, answer(rows, column, self.log_odds), names)
+        return in_kind_of(scores, decide(rows, column, self.log_odds).argmax(axis=1), names)
 
     def sentences(self) -> list[str]:
         """Describes the cut-off and its measures on held-out rows."""
         goal, name = read_goal(self.goal), repr(self.label)
-        text = f"{self.goal}: no cut-off reaches it on the labeled rows; this one is the best. "
-        words = "" if self.is_reached else text
-        measures = [f"precision {self.precision} %, recall {self.recall} %, F1 {self.f1} %"]
-        if goal.measure == "cost":
-            cost, low, high = self.reached
-            measures.append(f"cost {cost:.3g} [{low:.3g}, {high:.3g}] per row")
         texts = [
-            f"{words}Answer {name} if its probability is at least {self.probability} (log-odds "
-            f"{self.log_odds:.3g}).",
-            f"On held-out rows, with 95 % intervals: {', '.join(measures)}; "
-            f"{100 * self.share.value:.1f} % of the rows are answered {name}.",
+            f"Answer {name} if its probability is at least {self.probability} (log-odds "
+            f"{self.log_odds:.3g}): the cut-off for {self.goal} on {self.rows:,} labeled rows."
         ]
-        if self.is_reached and self.reached.high < goal.level:
-            texts.append(
-                f"The interval lies below the goal: expect less {goal.measure} than the "
-                f"{100 * goal.level:g} % that the labeled rows reach."
-            )
-        return [
-            *texts,
-            f"The cut-off was chosen on {self.rows:,} labeled rows; {self.more_rows_to_halve:,} "
-            "more would halve the intervals.",
-        ]
+        if not self.is_reached:
+            texts.append(f"No cut-off reaches {self.goal} on these rows; this one is the best.")
+        shown = f"precision {self.precision} %, recall {self.recall} %, F1 {self.f1} %"
+        if goal.measure == "cost":
+            shown += ", cost per row {:.3g} [{:.3g}, {:.3g}]".format(*self.reached)
+        texts.append(
+            f"On held-out rows, with 95 % intervals: {shown}; {100 * self.share.value:.1f} % of "
+            f"the rows are answered {name}."
+        )
+        if self.reached.high < goal.level:
+            texts.append(f"The interval of {goal.measure} lies below {100 * goal.level:g} %.")
+        more = f"{self.more_rows_to_halve:,} more labeled rows would halve the intervals."
+        return [*texts, more]
 
 
 @usual_jax
@@ -246,15 +241,26 @@ def log_odds_of(rows: np.ndarray, column: int) -> np.ndarray:
     return np.asarray(exact[:, column] - logsumexp(np.delete(exact, column, axis=1), axis=1))
 
 
-def answer(rows: np.ndarray, column: int, cut: float) -> np.ndarray:
-    """Answers rows [n, k] with a label if its log-odds are at least `cut`, else the best other.
+def decide(rows: np.ndarray, column: int, cut: float) -> np.ndarray:
+    """Returns scores [n, k] with the answers by a cut-off as their largest scores.
 
-    >>> answer(np.array([[0.0, -3.0, 1.0], [0.0, -2.0, 1.0]]), 2, 0.95).tolist()
+    The answer is the label of the column if its log-odds are at least `cut`, else the best other
+    label.
+
+    Args:
+        rows: [n, k], in nats.
+        column: the index of the label.
+        cut: the cut-off on its log-odds.
+
+    >>> decide(np.array([[0.0, -3.0, 1.0], [0.0, -2.0, 1.0]]), 2, 0.95).argmax(axis=1).tolist()
     [2, 0]
     """
-    others = np.array(rows, np.float64)
-    others[:, column] = -np.inf
-    return np.where(log_odds_of(rows, column) >= cut, column, others.argmax(axis=1))
+    decided, leads = np.array(rows, np.float64), log_odds_of(rows, column) - cut
+    decided[:, column] = -np.inf
+    decided -= decided.max(axis=1, keepdims=True)
+    # Not 0, so that no other label is equal.
+    decided[:, column] = np.where(leads >= 0, np.maximum(leads, 1e-30), leads)
+    return decided
 
 
 def _column_of(positive: Hashable, names: Sequence[Hashable]) -> int:
