@@ -14,6 +14,7 @@ from batch_calibration.version import __version__
 if TYPE_CHECKING:
     from batch_calibration.api import calibrate, ensemble
     from batch_calibration.calibration.base import Calibrator, predict
+    from batch_calibration.calibration.temperature import fit_temperature
     from batch_calibration.diagnosis import (
         Advice,
         Comparison,
@@ -49,6 +50,7 @@ _HOMES = {
     "api": "calibrate ensemble",
     "reporting.figures.preferences": "plot",
     "calibration.base": "Calibrator predict",
+    "calibration.temperature": "fit_temperature",
     "diagnosis": "Advice Comparison Diagnosis compare diagnose load_advice recommend save_advice",
     "diagnosis.recommend": "recommend_together",
     "diagnosis.threshold": "Threshold choose_threshold",
@@ -68,7 +70,8 @@ __all__ = [
     "METHODS", "Advice", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",
     "ScoreTable", "Threshold", "__version__", "accuracy", "balanced_accuracy", "bias_score",
     "bootstrap_interval", "brier", "calibrate", "choose_threshold", "compare", "diagnose", "ece",
-    "ensemble", "load_advice", "load_results", "macro_f1", "nll", "plot", "predict", "read",
+    "ensemble", "fit_temperature", "load_advice", "load_results", "macro_f1", "nll", "plot",
+    "predict", "read",
     "recommend", "recommend_together", "rsd", "save_advice", "summary", "total_variation",
 ]  # fmt: skip
 

@@ -13,6 +13,12 @@ from batch_calibration.arrays.alignment import column_numbers, in_label_order, i
 from batch_calibration.arrays.frames import in_kind_of, is_frame, names_of
 from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
+from batch_calibration.calibration.temperature import (
+    AUTO,
+    Temperature,
+    check_temperature,
+    find_temperature,
+)
 from batch_calibration.errors import InputError
 from batch_calibration.methods.run import correct_group
 from batch_calibration.scores import ScoreTable, make_block
@@ -27,7 +33,7 @@ def calibrate(
     method: str = "bc", *, probe: object = None, labeled: object = None, labels: object = None,
     columns: Sequence[Hashable] | None = None, from_probs: bool | None = None,
     key: int | Key | None = None, floor: float | None = None, missing: Missing | None = None,
-    bound: object = None, **options: object,
+    bound: object = None, temperature: Temperature | None = None, **options: object,
 ) -> np.ndarray: ...  # fmt: skip
 
 
@@ -37,7 +43,7 @@ def calibrate(
     method: str = "bc", *, probe: object = None, labeled: object = None, labels: object = None,
     columns: Sequence[Hashable] | None = None, from_probs: bool | None = None,
     key: int | Key | None = None, floor: float | None = None, missing: Missing | None = None,
-    bound: object = None, **options: object,
+    bound: object = None, temperature: Temperature | None = None, **options: object,
 ) -> ScoresT: ...  # fmt: skip
 
 
@@ -55,6 +61,7 @@ def calibrate(
     floor: float | None = None,
     missing: Missing | None = None,
     bound: object = None,
+    temperature: Temperature | None = None,
     **options: object,
 ) -> object:
     """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
@@ -87,6 +94,9 @@ def calibrate(
             returned for the row. A number: this many nats, but never above "least". None: raise.
         bound: [n] or [..., n], the least log-probability of any token that was returned for each
             row of scores, if known. By default, the least score of the row's labels.
+        temperature: T, by which the corrected scores are divided, so that their softmax is a
+            probability of each label. "auto": fitted to `labeled` and `labels` (see
+            `fit_temperature`). No prediction changes.
         **options: Arguments of `METHODS[method].make`: strength, target_prior, metric, starts ...
             Shares may be a dict or a series by column names, as `value_counts` returns them.
 
@@ -128,21 +138,33 @@ def calibrate(
     if needs_log_probs and "test" in chosen.probe.blocks and (why := methods.no_log_probs(array)):
         raise InputError(_log_probs_needed("scores", method, why))
 
+    check_temperature(temperature)
+    is_fitted = temperature == AUTO
+    if is_fitted and {*chosen.probe.labeled} - {"labeled"}:  # `labels` cannot belong to both
+        got = f"{method}, with labels of probe="
+        remedy = "use fit_temperature on the corrected scores of labeled rows"
+        raise InputError.at("", "a method without labels of its probe", got, remedy, "temperature")
     if probe is not None or labeled is not None or labels is not None:
-        _refuse_unread(method, chosen, probe=probe, labeled=labeled, labels=labels)
+        of_method = {} if is_fitted else {"labeled": labeled, "labels": labels}
+        _refuse_unread(method, chosen, probe=probe, **of_method)
     blocks = {"test": methods.Evidence(array.reshape(-1, rows, k))}  # [contexts, n, k]
-    for block in chosen.probe.blocks:
+    for block in dict.fromkeys((*chosen.probe.blocks, *["labeled"] * is_fitted)):
         if block == "test":
             continue
         where, source = ("labeled", labeled) if block == "labeled" else ("probe", probe)
-        is_labeled = block in chosen.probe.labeled
+        is_labeled = block in ("labeled", *chosen.probe.labeled)
         if source is None or (labels is None and is_labeled):
             lacking = where if source is None else "labels"
+            if block not in chosen.probe.blocks:
+                remedy = "pass labeled=[m, k] and labels=[m], or a number"
+                raise InputError.at("", "labeled rows for 'auto'", "none", remedy, "temperature")
             raise InputError(_what_is_lacking(chosen, method, block, lacking))
-        if chosen.probe.aligned:  # each probe row belongs to a row of the scores
+        if (
+            chosen.probe.aligned and block != "labeled"
+        ):  # each probe row belongs to a row of the scores
             source = in_row_order(source, where, scores)
         learned_from = read(source, where, labels=k, columns=columns if is_frame(source) else None)
-        counts = chosen.probe.row_counts(rows, k)
+        counts = chosen.probe.row_counts(rows, k) if block != "labeled" else ()
         if counts and learned_from.shape[-2] not in counts:
             raise InputError(
                 f"{where}: {method} reads {chosen.probe.describe_counts(rows, k)}; "
@@ -168,7 +190,13 @@ def calibrate(
         for name, (rows_of_all, gold_of_all, _) in blocks.items():
             gold_of_one = None if gold_of_all is None else gold_of_all[context]
             of_context[name] = methods.Evidence(rows_of_all[context], gold_of_one)
-        corrected[context] = correct(of_context).scores
+        found, divisor = correct(of_context), temperature or 1.0
+        if is_fitted:
+            of_labels = methods.correct_labeled(
+                chosen, of_context, found, options=options, floor=floor, key=random_key
+            )
+            divisor = float(find_temperature(of_labels, of_context["labeled"].labels))
+        corrected[context] = np.asarray(found.scores) / divisor
     return in_kind_of(scores, corrected.reshape(array.shape), columns)
 
 
@@ -229,8 +257,9 @@ def ensemble(
 
 
 def _refuse_unread(
-    name: str, method: methods.Method, *, probe: object, labeled: object, labels: object
-) -> None:
+    name: str, method: methods.Method, *, probe: object, labeled: object = None,
+    labels: object = None,
+) -> None:  # fmt: skip
     """Raises an error if the caller passes rows or labels that the method does not read."""
     probe_blocks = set(method.probe.blocks) - {"test", "labeled"}  # blocks that `probe` fills
     for where, source, is_read in (

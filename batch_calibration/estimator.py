@@ -22,8 +22,16 @@ from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.calibration import running
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
+from batch_calibration.calibration.temperature import (
+    AUTO,
+    Temperature,
+    check_temperature,
+    find_temperature,
+    folds,
+)
 from batch_calibration.diagnosis.advice import AdviceSource, load_advice, refuse_beside_advice
 from batch_calibration.errors import InputError, callers_level, shown
+from batch_calibration.typing import Key, Labels
 
 STREAMED = "bc"
 """The method with a running mean as its bias, which `partial_fit` can update."""
@@ -72,6 +80,8 @@ class LabelBiasCorrector(
             the scale (see `arrays.find_scale`), and refuse all but log-probabilities. False: accept
             any numbers.
         classes: The class of each column, in order.
+        temperature: T, by which the corrected scores are divided for `predict_proba`, or "auto":
+            fitted to the rows with labels `y` (see `fit_temperature`).
         advice: Advice of `recommend`, or its file, in place of method, options, target_prior and
             strength. Its labels are found by `classes` or the names of a frame's columns, if these
             are texts, else by position.
@@ -86,6 +96,7 @@ class LabelBiasCorrector(
         feature_names_in_: Names of a frame's columns, if these are texts.
         own_rows_: The rows given to `fit`, for bc_running and bc_loo, which correct only these.
         seen_: The mean of all rows so far and their number, for bc.
+        temperature_: T, 1 without a temperature.
 
     >>> rows = [[-1.0, -3.0], [-2.0, -2.5]]
     >>> LabelBiasCorrector(classes=["no", "yes"]).fit(10 * rows).predict(rows).tolist()
@@ -106,6 +117,7 @@ class LabelBiasCorrector(
         from_probs: bool | None = None,
         classes: Sequence[Hashable] | None = None,
         advice: AdviceSource | None = None,
+        temperature: Temperature | None = None,
     ):
         self.method = method
         self.options = options
@@ -118,6 +130,7 @@ class LabelBiasCorrector(
         self.from_probs = from_probs
         self.classes = classes
         self.advice = advice
+        self.temperature = temperature
 
     @usual_jax
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -136,6 +149,9 @@ class LabelBiasCorrector(
             methods.warn_about_order(scores, gold, "y")
         key = None if seed is None else check_key(seed, "random_state")
         self.state_ = self._calibrator().fit(jnp.asarray(scores), labels, key=key)
+        self.temperature_ = self.temperature or 1.0
+        if self.temperature == AUTO:
+            self.temperature_ = self._fit_temperature(scores, gold, labels, key)
         # A new fit discards the rows of earlier calls of partial_fit.
         self.__dict__.pop("seen_", None)
         self.own_rows_ = scores if method.own_rows else None
@@ -165,6 +181,10 @@ class LabelBiasCorrector(
             scores, seen = self._check_rows(X, reset=False), self.seen_
         else:
             _, scores, _ = self._begin(X, y, classes)
+            if self.temperature == AUTO:
+                expected, remedy = "a number for partial_fit", "call fit with all rows"
+                raise InputError.at("", expected, repr(AUTO), remedy, "temperature")
+            self.temperature_ = self.temperature or 1.0
             seen = running.empty(scores.shape[-1])
         self.seen_ = running.update(seen, scores)
         # The mean is passed as a single row, so that the method's options apply as in `fit`.
@@ -173,7 +193,7 @@ class LabelBiasCorrector(
 
     @usual_jax
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """Returns the corrected scores [n, k]."""
+        """Returns the corrected scores [n, k], divided by the temperature."""
         validation.check_is_fitted(self)
         scores = self._check_rows(X, reset=False)
         own = getattr(self, "own_rows_", None)
@@ -181,7 +201,8 @@ class LabelBiasCorrector(
             expected = f"the {len(own)} rows given to fit, as {self.method_} corrects no others"
             got, remedy = f"{len(scores)} different rows", "call fit with them, or use bc"
             raise InputError.at("X", expected, got, remedy)
-        return np.asarray(self._calibrator().apply(self.state_, jnp.asarray(scores)))
+        corrected = self._calibrator().apply(self.state_, jnp.asarray(scores))
+        return np.asarray(corrected) / np.float32(self.temperature_)
 
     @usual_jax
     def predict(self, X: ArrayLike) -> np.ndarray:
@@ -191,7 +212,7 @@ class LabelBiasCorrector(
 
     @usual_jax
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Returns the softmax of the corrected scores, [n, k], in the order of `classes_`."""
+        """Returns the softmax of `transform(X)`, [n, k], in the order of `classes_`."""
         return np.asarray(jnp.exp(label_normalized(jnp.asarray(self._by_class(X)))))
 
     @usual_jax
@@ -211,11 +232,26 @@ class LabelBiasCorrector(
         scores = self._by_class(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[-1] == 2 else scores
 
+    def _fit_temperature(
+        self, scores: np.ndarray, gold: np.ndarray | None, labels: Labels | None, key: Key | None
+    ) -> float:
+        """Fits T to the rows with known labels; a method that reads labels is fitted in folds."""
+        if gold is None or not (gold >= 0).any():
+            remedy = "pass y, or a number"
+            raise InputError.at("", "known labels y for 'auto'", "none", remedy, "temperature")
+        calibrator, rows = self._calibrator(), jnp.asarray(scores)
+        corrected = np.asarray(calibrator.apply(self.state_, rows))
+        for is_out in () if labels is None else folds(len(rows)):
+            state = calibrator.fit(rows, jnp.where(is_out, -1, jnp.asarray(labels)), key=key)
+            corrected[is_out] = np.asarray(calibrator.apply(state, rows))[is_out]
+        return float(find_temperature(corrected, gold))
+
     def _by_class(self, X: ArrayLike) -> np.ndarray:
         return self.transform(X)[:, np.argsort(self.column_classes_)]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"advice": None, **state})  # earlier versions had no advice
+        # Earlier versions had neither advice nor a temperature.
+        super().__setstate__({"advice": None, "temperature": None, "temperature_": 1.0, **state})
         if "classes_" in state and "column_classes_" not in state:
             # Earlier versions stored only the classes in the order of the columns.
             self.column_classes_ = state["classes_"]
@@ -233,6 +269,7 @@ class LabelBiasCorrector(
         self, X: ArrayLike, y: ArrayLike | None, occurring: Sequence[Hashable] | None = None
     ) -> tuple[methods.Method, np.ndarray, np.ndarray | None]:
         """Reads the first batch; returns the method, its scores, and the column of each `y`."""
+        check_temperature(self.temperature)
         scores = self._check_rows(X, reset=True)
         parameters = {name: getattr(self, name) for name in ("strength", "target_prior", "metric")}
         # Parameters of the estimator take precedence over `options` of the same name.

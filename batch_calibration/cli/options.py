@@ -165,6 +165,10 @@ MISSING = (
     "labels not returned: least (just below the lowest returned score), drop, bound (the range of "
     "results), or nats such as -30"
 )
+TEMPERATURE = (
+    "divides the corrected scores for probabilities: a number, or auto (fitted to --labeled, or to "
+    "the right labels of the other rows)"
+)
 GOAL = "precision:P, recall:P, cost:FALSE_POSITIVE:FALSE_NEGATIVE, or f1"
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
@@ -198,6 +202,7 @@ LEARNING = (
         "strength", None, "how much of the bias is removed (default: 1)", None, float, of=CORRECTING
     ),
     ADVICE._replace(of=CORRECTING),
+    Flag("temperature", "T", TEMPERATURE, None, of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
     Flag("prior", "SHARES", SHARES),
     Flag("ordinal", "", "labels are grades in order", of=f"{CORRECTING} recommend"),

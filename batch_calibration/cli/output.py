@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
+from scipy.special import softmax
 
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.progress import Waiting
@@ -29,6 +30,8 @@ from batch_calibration.reporting.cells import Cells, show_cells
 from batch_calibration.scores import FILLED, ScoreTable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
+PROBABILITY = "p({})"
+"""The name of a label's column of probabilities."""
 ABOUT = ("task", "model")
 """Columns that name the context of each row, if there are several contexts."""
 STREAM_METHODS = ("bc", "cc")
@@ -41,11 +44,20 @@ Columns = dict[str, np.ndarray]
 
 
 class Scored(NamedTuple):
-    """A context, the scores [n, k] to write for its test rows, its file, and other answers [n]."""
+    """A context to write.
+
+    Attributes:
+        table: the score table.
+        scores: [n, k], the scores of its test rows.
+        file: its file.
+        has_probs: True to write the softmax of the scores, too.
+        answers: [n], the predictions; None for the labels of the largest scores.
+    """
 
     table: ScoreTable
     scores: np.ndarray
     file: Path
+    has_probs: bool = False
     answers: np.ndarray | None = None
 
 
@@ -73,16 +85,21 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
     blocks = [scored.table.blocks["test"] for scored in contexts]
     # All rows have the same columns. A single context needs no columns that identify it.
     keys = [*ABOUT] * (len(contexts) > 1) + ["row", "prediction"]
+    keys += ["confidence"] * contexts[0].has_probs
     keys += ["gold"] * any((block.labels >= 0).any() for block in blocks)
     keys += ["filled"] * any(FILLED in block.spec for block in blocks)
     column = _name_columns(keys, contexts)
     of_contexts = []
-    for (table, scores, _, answers), block in zip(contexts, blocks, strict=True):
+    for (table, scores, *_, answers), block in zip(contexts, blocks, strict=True):
         names, columns = np.array([*table.label_names, ""], object), Columns()
         for key in filter(column.__contains__, ABOUT):
             columns[column[key]] = np.full(len(scores), str(table.context.get(key, "")), object)
         columns[column["row"]] = np.array(block.row_ids, object)
         columns |= zip(table.label_names, scores.T, strict=True)
+        if "confidence" in column:
+            probs = softmax(scores, axis=-1)
+            columns |= zip(map(PROBABILITY.format, table.label_names), probs.T, strict=True)
+            columns[column["confidence"]] = probs.max(axis=-1)
         columns[column["prediction"]] = names[
             scores.argmax(axis=-1) if answers is None else answers
         ]
@@ -218,6 +235,8 @@ def _npz(contexts: Sequence[Scored]) -> bytes:
         "gold": np.concatenate([block.labels for block in blocks]),
         "row": np.array(list(chain.from_iterable(block.row_ids for block in blocks))),
     }
+    if contexts[0].has_probs:
+        arrays["probabilities"] = softmax(arrays["scores"], axis=-1)
     for key in ABOUT:
         facts = [str(context.table.context.get(key, "")) for context in contexts]
         arrays[key] = np.repeat(facts, [len(block.row_ids) for block in blocks])
@@ -313,7 +332,7 @@ def _harness_metrics(context: CorrectedContext, method: str) -> dict[str, float]
     is_known = block.labels >= 0
     metrics = {"preference_nats": float(np.ptp(scores.astype(np.float64).mean(axis=0)))}
     if is_known.any():
-        labels, after = block.labels[is_known], context.answers[is_known]
+        labels, after = block.labels[is_known], context.predicted[is_known]
         metrics[f"acc_{method}"] = float(accuracy(after, labels))
         metrics["balanced_acc"] = float(balanced_accuracy(scores[is_known], labels))
         metrics[f"balanced_acc_{method}"] = float(balanced_accuracy(after, labels))

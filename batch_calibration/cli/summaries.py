@@ -17,7 +17,7 @@ from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from batch_calibration.diagnosis.recommend import FEWEST_LABELED_TO_MEASURE
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
-from batch_calibration.methods import ask_about_order
+from batch_calibration.methods import ask_about_order, look_like_cosines
 from batch_calibration.reporting import words
 from batch_calibration.reporting.cells import (
     Cells,
@@ -26,6 +26,7 @@ from batch_calibration.reporting.cells import (
     filled,
     gain_cell,
     label_cells,
+    reliability_cells,
     right_cells,
     show_cells,
     size_cell,
@@ -47,13 +48,36 @@ MAX_DOUBTS = 3
 
 
 class CorrectedContext(NamedTuple):
-    """A context, its corrected scores [n, k], its diagnosis, the advice, and the answers [n]."""
+    """A context with its correction.
+
+    Attributes:
+        table: the scores before.
+        scores: [n, k], the corrected scores.
+        diagnosis: the effect of the correction.
+        advice: the advice for the context.
+        temperature: a number or [n], which divides the corrected scores for probabilities; None
+            without a temperature.
+        labeled: corrected scores [m, k] and labels [m] of the block "labeled", if there is one.
+        answers: [n], the answers by a cut-off; None without one.
+    """
 
     table: ScoreTable
     scores: np.ndarray
     diagnosis: Diagnosis
     advice: Advice
-    answers: np.ndarray
+    temperature: float | np.ndarray | None = None
+    labeled: tuple[np.ndarray, np.ndarray] | None = None
+    answers: np.ndarray | None = None
+
+    @property
+    def tempered(self) -> np.ndarray:
+        """The corrected scores [n, k], divided by the temperature."""
+        return temper(self.scores, self.temperature)
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The answers [n]: by the cut-off, or else the labels of the largest scores."""
+        return self.scores.argmax(axis=-1) if self.answers is None else self.answers
 
     def sentences(self) -> list[str]:
         """Returns the diagnosis in sentences, and the advice in one sentence."""
@@ -65,6 +89,34 @@ class CorrectedContext(NamedTuple):
         if self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
             advised += f" With the right labels: {call('recommend', 'scores', {})}."
         return [*self.diagnosis.sentences(), advised]
+
+
+def temper(scores: np.ndarray, temperature: float | np.ndarray | None) -> np.ndarray:
+    """Divides scores [n, k] by a temperature, a number or [n]; None leaves them."""
+    if temperature is None:
+        return scores
+    return scores / np.float32(temperature).reshape(-1, 1)
+
+
+def have_probabilities(contexts: Sequence[CorrectedContext]) -> bool:
+    """Checks that no context has cosines without a scale and without a temperature."""
+    for context in contexts:
+        scores = context.table.blocks["test"].log_probs
+        if context.temperature is None and look_like_cosines(scores):
+            return False
+    return True
+
+
+def describe_probabilities(contexts: Sequence[CorrectedContext]) -> str:
+    """Describes the probabilities of corrected scores, and their temperature."""
+    if not have_probabilities(contexts):
+        return "Cosines have no scale, so there are no probabilities without --temperature."
+    text = "The probabilities p(label) are the softmax over the labels of the corrected scores"
+    if contexts[0].temperature is None:
+        return f"{text}, without a temperature (--temperature=auto fits one to right labels)."
+    divisors = np.hstack([context.temperature for context in contexts])  # type: ignore[misc]
+    low, high = (f"{end:.3g}" for end in (divisors.min(), divisors.max()))
+    return f"{text}, divided by a temperature of {low if low == high else f'{low} to {high}'}."
 
 
 def title(table: ScoreTable) -> str:
@@ -121,6 +173,8 @@ def show_contexts(
             show_cells(heading, label_cells(context.diagnosis))
             if context.diagnosis.before:
                 show_cells("Right answers in % [95 % interval]", right_cells(context.diagnosis))
+            if len(cells := reliability_cells(context.diagnosis)) > 1:
+                show_cells("Probabilities of the labels [95 % interval]", cells)
             print()
             for sentence in context.sentences():
                 print_filled(sentence)
@@ -202,7 +256,7 @@ def _changed_cells(context: CorrectedContext, max_rows: int) -> Cells:
     block, names = context.table.blocks["test"], context.table.label_names
     rows: Cells = [["row", "before", "after", "right"]]
     for i in context.diagnosis.changed[:max_rows]:
-        before, after = int(block.log_probs[i].argmax()), int(context.answers[i])
+        before, after = int(block.log_probs[i].argmax()), int(context.predicted[i])
         right = names[block.labels[i]] if block.labels[i] >= 0 else "?"
         rows.append([block.row_ids[i], names[before], names[after], right])
     if len(context.diagnosis.changed) > max_rows:
@@ -363,7 +417,7 @@ def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream:
     rows: Cells = [["context", "rows", "predictions that stay", "accuracy"]]
     for number, first in enumerate(by_distance[0]):
         # Predictions by distance and row: [distances, n].
-        picks = np.array([contexts[number].answers for contexts in by_distance])
+        picks = np.array([contexts[number].predicted for contexts in by_distance])
         labels = first.table.blocks["test"].labels
         stable_range = prediction_range(picks, len(first.table.label_names), labels)
         # The lowest and the highest accuracy.

@@ -11,25 +11,23 @@ from scipy.special import expit, logit
 
 from batch_calibration.cli import inputs, output, summaries
 from batch_calibration.cli.guard import flag
-from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext, title
-from batch_calibration.diagnosis.threshold import Threshold, choose_threshold, decide, read_goal
+from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext, temper, title
+from batch_calibration.diagnosis.threshold import Threshold, answer, choose_threshold, read_goal
 from batch_calibration.errors import InputError, answering, extra, refuse_unknown
 from batch_calibration.files import csv_text, write_whole
 from batch_calibration.reporting.cells import Cells, show_cells
 from batch_calibration.scores import ScoreTable
 
-APPLIED = ("method", "option", "strength", "advice", "prior", "probe", "labeled", "seed", "ordinal")
+APPLIED = "method option strength advice temperature prior probe labeled seed ordinal".split()
 """Flags that change corrected scores."""
 
 
-def decide_table(text: str, table: ScoreTable, scores: np.ndarray) -> np.ndarray:
-    """Returns scores [n, k] with the answers by LABEL=PROBABILITY as their largest; "" for none.
+def answer_table(text: str, table: ScoreTable, scores: np.ndarray) -> np.ndarray:
+    """Answers rows [n, k] of a table by LABEL=PROBABILITY.
 
     Raises:
         InputError: an unknown label, or no number between 0 and 1.
     """
-    if not text:
-        return scores
     where, (label, _, number) = f"--threshold={text}", text.rpartition("=")
     refuse_unknown("label", label, table.label_names, where=where)
     expected = "LABEL=PROBABILITY, with a probability above 0 and below 1"
@@ -39,7 +37,7 @@ def decide_table(text: str, table: ScoreTable, scores: np.ndarray) -> np.ndarray
         given = f"--threshold={label}={expit(probability):.6g}"
         remedy = f"log-odds of {probability:g} are the probability 1 / (1 + exp(-{probability:g}))"
         raise InputError.at(where, expected, number, f"{remedy}: use {given}")
-    return decide(scores, table.label_names.index(label), float(logit(probability)))
+    return answer(scores, table.label_names.index(label), float(logit(probability)))
 
 
 def check_goal(args: Namespace) -> None:
@@ -88,17 +86,17 @@ def show(args: Namespace, contexts: Sequence[CorrectedContext], command: str) ->
 
 def _choose(args: Namespace, context: CorrectedContext) -> Threshold:
     """Chooses the cut-off of one context on its right labels."""
-    table, gold = context.table, context.table.blocks["test"].labels
-    names = table.label_names
+    table, scores, gold = context.table, context.tempered, context.table.blocks["test"].labels
+    names, goal = table.label_names, vars(args)["for"]
     if not args.positive:
         raise InputError.at("--positive", f"one of the labels {', '.join(names)}", "none", "add it")
     refuse_unknown("label", args.positive, names, where="--positive")
+    if context.labeled:
+        scores, gold = temper(context.labeled[0], context.temperature), context.labeled[1]
     if not (gold >= 0).any():
         remedy = "use --gold=COLUMN, or --labeled=FILE"
         raise InputError.at(title(table), "right labels of some rows", "none", remedy)
-    return choose_threshold(
-        context.scores, gold, args.positive, vars(args)["for"], label_names=names, from_probs=False
-    )
+    return choose_threshold(scores, gold, args.positive, goal, label_names=names, from_probs=False)
 
 
 NOTE = (

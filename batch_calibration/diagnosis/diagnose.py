@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from math import factorial
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from batch_calibration.diagnosis.diagnosis import Diagnosis, Right, unit_of
 from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, validation
 from batch_calibration.methods.run import holds_cosines
-from batch_calibration.metrics import accuracy_of, gain_of
+from batch_calibration.metrics import accuracy_of, gain_of, measure_reliability
 from batch_calibration.scores import ScoreTable, check_distinct
 
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
@@ -244,6 +245,8 @@ def diagnose(
     cosines: bool | None = None,
     ordinal: bool | None = None,
     shares: Sequence[float] | None = None,
+    temperature: float | np.ndarray | None = None,
+    answers: np.ndarray | None = None,
 ) -> Diagnosis:
     """Measures the preference of a prompt, the changed predictions, and the gain of a correction.
 
@@ -272,6 +275,9 @@ def diagnose(
             differences matter.
         ordinal: True if labels are grades in order; None: see `are_grades`.
         shares: [k], known shares of the labels.
+        temperature: a number, or [n], that divides the corrected scores for their probabilities.
+        answers: [n], label indices in place of the labels with the largest corrected scores, such
+            as answers by a cut-off.
 
     Raises:
         InputError: `calibrate` would refuse the scores, or the dtype is unknown.
@@ -309,21 +315,31 @@ def diagnose(
     if is_matched:
         mean, moves = matched_offset(exact, shares)
     error = pair_error(moves, int(mean.argmax()), int(mean.argmin()))
-    guess, new_guess = rows.argmax(axis=-1), after.argmax(axis=-1)
+    guess, new_guess = rows.argmax(axis=-1), after.argmax(axis=-1) if answers is None else answers
     changed = np.flatnonzero(guess != new_guess)
     # The jackknife has a closed form for BC only, because its bias is the mean row.
-    fragile = find_fragile(exact, after, changed, strength=strength) if method == "bc" else None
+    fragile = None
+    if method == "bc" and answers is None:
+        fragile = find_fragile(exact, after, changed, strength=strength)
     gold = np.full(n, -1)  # [n], -1 if unknown
     if labels is not None:
         label_numbers = column_numbers(in_row_order(labels, "labels", scores), columns)
         gold = validation.check_labels(label_numbers, rows)
+    rounded = None
+    if dtype and answers is None:
+        rounded = find_rounded(exact, after.astype(np.float64), dtype)
     is_labeled = gold >= 0
-    classes = accuracy_before = accuracy_after = gain = None
+    classes = accuracy_before = accuracy_after = gain = tempered = None
     if is_labeled.any():
         labels_known = gold[is_labeled]
         classes = _share(labels_known, k)
-        accuracy_before = _right(guess[is_labeled], labels_known, k)
-        accuracy_after = _right(new_guess[is_labeled], labels_known, k)
+        # Cosines without a scale have no probabilities.
+        right = partial(_right, gold=labels_known, are_probs=not validation.look_like_cosines(rows))
+        accuracy_before = right(guess[is_labeled], scores=exact[is_labeled])
+        accuracy_after = right(new_guess[is_labeled], scores=after[is_labeled])
+        if temperature is not None:
+            divisors = np.broadcast_to(temperature, n)[:, None]
+            tempered = measure_reliability((after / divisors)[is_labeled], labels_known)
         gain = gain_of(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
     are_log_probs = not (cosines or validation.no_log_probs(rows))
     return Diagnosis(
@@ -346,10 +362,11 @@ def diagnose(
         after=accuracy_after,
         gain=gain,
         doubt=ask_about_order(rows, gold),
-        rounded=find_rounded(exact, after.astype(np.float64), dtype) if dtype else None,
+        rounded=rounded,
         dtype=dtype,
         cosines=cosines,
         is_matched=is_matched,
+        tempered=tempered,
     )
 
 
@@ -400,6 +417,7 @@ def matched_offset(
 def diagnose_table(
     table: ScoreTable, corrected: np.ndarray, method: str, strength: float = 1.0, dtype: str = "",
     shares: Sequence[float] | None = None, *, ordinal: bool | None = None,
+    temperature: float | np.ndarray | None = None, answers: np.ndarray | None = None,
 ) -> Diagnosis:  # fmt: skip
     """Diagnoses the test rows of a table and their corrected scores [n, k] from a method."""
     test = table.blocks["test"]
@@ -407,7 +425,8 @@ def diagnose_table(
     return diagnose(
         test.log_probs, labels, corrected=corrected, label_names=table.label_names, method=method,
         strength=strength, from_probs=False, dtype=dtype or table.dtype,
-        cosines=holds_cosines(table), shares=shares, ordinal=ordinal,
+        cosines=holds_cosines(table), shares=shares, ordinal=ordinal, temperature=temperature,
+        answers=answers,
     )  # fmt: skip
 
 
@@ -436,9 +455,10 @@ def _share(labels: np.ndarray, k: int) -> np.ndarray:
     return np.bincount(labels, minlength=k) / len(labels)
 
 
-def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
-    hits = guess == gold
+def _right(guess: np.ndarray, *, gold: np.ndarray, scores: np.ndarray, are_probs: bool) -> Right:
+    hits, k = guess == gold, scores.shape[-1]
     counts = np.bincount(gold, minlength=k)
     occurs = counts > 0  # a label without rows has no recall
     recall, counts = np.bincount(gold, hits, minlength=k)[occurs] / counts[occurs], counts[occurs]
-    return Right(accuracy_of(hits), recall, counts)
+    reliability = measure_reliability(scores, gold) if are_probs else None
+    return Right(accuracy_of(hits), recall, counts, reliability)

@@ -8,7 +8,7 @@ import numpy as np
 
 from batch_calibration.diagnosis.forms import paragraphs_html, to_frame
 from batch_calibration.errors import shown
-from batch_calibration.metrics import Estimate, mean_recall_interval
+from batch_calibration.metrics import Estimate, Reliability, mean_recall_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,11 +30,13 @@ class Right(NamedTuple):
         accuracy: the accuracy on all labeled rows, with an exact percentile bootstrap interval.
         recall: [labels that occur], the share of each label's rows that are right.
         counts: [labels that occur], the number of rows of each label.
+        reliability: the quality of the probabilities softmax(s); None for cosines without a scale.
     """
 
     accuracy: Estimate
     recall: np.ndarray
     counts: np.ndarray
+    reliability: Reliability | None = None
 
     @property
     def balanced(self) -> Estimate:
@@ -79,6 +81,8 @@ class Diagnosis(NamedTuple):
         cosines: True if scores are cosines. All numbers are in the unit of the scores; sentences
             and tables give the preference of cosines relative to their spread.
         is_matched: True if the preference is the bias that matches known or equal shares.
+        tempered: the quality of the corrected scores' probabilities with a temperature; None
+            without a temperature or known labels.
     """
 
     label_names: tuple[str, ...]
@@ -104,6 +108,7 @@ class Diagnosis(NamedTuple):
     dtype: str = ""
     cosines: bool = False
     is_matched: bool = False
+    tempered: Reliability | None = None
 
     @property
     def unit(self) -> float:

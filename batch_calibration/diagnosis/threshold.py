@@ -138,7 +138,7 @@ class Threshold(NamedTuple):
         names, column = names_of(scores, columns), self.column
         if names is not None:  # a frame may have another order of columns
             column = [*map(str, names)].index(self.label)
-        return in_kind_of(scores, decide(rows, column, self.log_odds).argmax(axis=1), names)
+        return in_kind_of(scores, answer(rows, column, self.log_odds), names)
 
     def sentences(self) -> list[str]:
         """Describes the cut-off and its measures on held-out rows."""
@@ -241,26 +241,15 @@ def log_odds_of(rows: np.ndarray, column: int) -> np.ndarray:
     return np.asarray(exact[:, column] - logsumexp(np.delete(exact, column, axis=1), axis=1))
 
 
-def decide(rows: np.ndarray, column: int, cut: float) -> np.ndarray:
-    """Returns scores [n, k] with the answers by a cut-off as their largest scores.
+def answer(rows: np.ndarray, column: int, cut: float) -> np.ndarray:
+    """Answers rows [n, k] with a label if its log-odds are at least `cut`, else the best other.
 
-    The answer is the label of the column if its log-odds are at least `cut`, else the best other
-    label.
-
-    Args:
-        rows: [n, k], in nats.
-        column: the index of the label.
-        cut: the cut-off on its log-odds.
-
-    >>> decide(np.array([[0.0, -3.0, 1.0], [0.0, -2.0, 1.0]]), 2, 0.95).argmax(axis=1).tolist()
+    >>> answer(np.array([[0.0, -3.0, 1.0], [0.0, -2.0, 1.0]]), 2, 0.95).tolist()
     [2, 0]
     """
-    decided, leads = np.array(rows, np.float64), log_odds_of(rows, column) - cut
-    decided[:, column] = -np.inf
-    decided -= decided.max(axis=1, keepdims=True)
-    # Not 0, so that no other label is equal.
-    decided[:, column] = np.where(leads >= 0, np.maximum(leads, 1e-30), leads)
-    return decided
+    others = np.array(rows, np.float64)
+    others[:, column] = -np.inf
+    return np.where(log_odds_of(rows, column) >= cut, column, others.argmax(axis=1))
 
 
 def _column_of(positive: Hashable, names: Sequence[Hashable]) -> int:

@@ -10,7 +10,7 @@ from batch_calibration.diagnosis.advice import EQUAL, LEAVE, STATED, Advice
 from batch_calibration.diagnosis.diagnose import diagnose_table
 from batch_calibration.diagnosis.diagnosis import AS_ADVISED, Diagnosis
 from batch_calibration.diagnosis.recommend import follow_rows
-from batch_calibration.methods import METHODS, Evidence, correct_context
+from batch_calibration.methods import METHODS, Corrected, Evidence, correct_context
 from batch_calibration.metrics import OF_GAIN, Estimate, gain_of, over_rows, over_tasks
 from batch_calibration.scores import ScoreTable
 
@@ -66,14 +66,10 @@ class Verdict(NamedTuple):
         return self.diagnosis.label_names[int(self.diagnosis.preference.argmax())]
 
 
-def follow(table: ScoreTable, advice: Advice) -> np.ndarray:
-    """Corrects the test rows [n, k] of a table as advised."""
-    rows = table.blocks["test"].log_probs
-    if advice.method == LEAVE:
-        return np.asarray(rows)
+def follow(table: ScoreTable, advice: Advice) -> Corrected:
+    """Corrects the test rows of a table as advised."""
     blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
-    method, options = METHODS[advice.method], advice.options
-    return np.asarray(correct_context(method, blocks, options=options).scores)
+    return correct_context(METHODS[advice.method], blocks, options=advice.options)
 
 
 def judge_context(
@@ -89,9 +85,9 @@ def judge_context(
         by_bc: the gains of BC, if they are known.
     """
     scores, labels, *_ = table.blocks["test"]
-    corrected = other = follow(table, advice)
+    corrected = other = np.asarray(follow(table, advice).scores)
     if advice.if_balanced:
-        other = follow(table, advice.balanced)
+        other = np.asarray(follow(table, advice.balanced).scores)
     diagnosis = diagnose_table(table, corrected, name_of(advice))
     shares = np.bincount(other.argmax(axis=-1), minlength=len(table.label_names)) / len(scores)
     is_labeled = labels >= 0
@@ -133,7 +129,8 @@ def doubt(table: ScoreTable, advice: Advice) -> Advice:
         return advice
     gold, sentences = labels[is_labeled], list[str]()
     shares = np.bincount(gold, minlength=k) / len(gold)
-    predicted = [of[is_labeled].argmax(axis=-1) for of in (scores, follow(table, advice))]
+    corrected = np.asarray(follow(table, advice).scores)
+    predicted = [of[is_labeled].argmax(axis=-1) for of in (scores, corrected)]
     before, after = (labels == gold for labels in predicted)
     gain = gain_of(before, after)
     if gain.beyond_noise < 0:

@@ -14,6 +14,7 @@ from batch_calibration.methods.label_order import warn_about_order as warn_about
 from batch_calibration.methods.options import check_chosen as check_chosen
 from batch_calibration.methods.options import read_options as read_options
 from batch_calibration.methods.run import correct_context as correct_context
+from batch_calibration.methods.run import correct_labeled as correct_labeled
 from batch_calibration.methods.run import find_skipped as find_skipped
 from batch_calibration.methods.run import run_methods as run_methods
 from batch_calibration.methods.table import ALL as ALL

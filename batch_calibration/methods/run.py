@@ -15,7 +15,8 @@ import numpy as np
 from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.ensemble import average_contexts
-from batch_calibration.calibration.shift import Shift
+from batch_calibration.calibration.shift import Shift, apply
+from batch_calibration.calibration.temperature import folds
 from batch_calibration.errors import InputError
 from batch_calibration.methods.fitting import Corrected, Evidence, gather
 from batch_calibration.methods.options import check_chosen, with_common
@@ -288,6 +289,60 @@ def correct_context(
     found = program(learned, padded, key, shares, factory=method.factory, options=pairs)
     corrected = jax.device_get(found)
     return Corrected(corrected.state, corrected.scores[: len(rows)])
+
+
+def correct_labeled(
+    method: Method,
+    blocks: Mapping[str, Evidence],
+    corrected: Corrected,
+    *,
+    options: Options | None = None,
+    floor: float | None = None,
+    key: Key | None = None,
+) -> np.ndarray:
+    """Corrects the labeled rows of a context by the bias of its test rows.
+
+    A method that learns from the labeled rows corrects each fold after it has learned from the
+    others.
+
+    Args:
+        method: a row of `METHODS`.
+        blocks: name -> its rows, with a block "labeled".
+        corrected: the correction of the test rows.
+        options: see `correct_context`.
+        floor: see `correct_context`.
+        key: see `correct_context`.
+
+    Returns:
+        Scores [m, k].
+
+    Raises:
+        InputError: the method corrects each row by probes of that row.
+
+    >>> rows = np.array([[-1.0, -3.0], [-2.0, -2.5]], np.float32)
+    >>> blocks = {"test": Evidence(rows), "labeled": Evidence(rows[:1], np.array([0]))}
+    >>> found = correct_context(METHODS["bc"], blocks)
+    >>> correct_labeled(METHODS["bc"], blocks, found).tolist()
+    [[0.5, -0.25]]
+    """
+    labeled, probe = blocks["labeled"], method.probe
+    rows = np.asarray(labeled.log_probs)
+    correct = partial(correct_context, method, options=options, floor=floor, key=key)
+    if probe.in_orders or (probe.aligned and len(blocks[probe.blocks[0]].log_probs) > 1):
+        expected = "a method with one bias for all rows"
+        got = f"{probe.description}, which labeled rows lack"
+        raise InputError.at("labeled rows", expected, got, "use a method such as bc")
+    if "labeled" in probe.blocks:
+        held_out = np.empty(rows.shape, np.float32)
+        for is_out in folds(len(rows)):
+            learned = {**blocks, "labeled": labeled._replace(weight=(~is_out).astype(np.float32))}
+            held_out[is_out] = np.asarray(correct(learned, rows).scores)[is_out]
+        return held_out
+    if method.own_rows:  # these rows are a batch of their own
+        return np.asarray(correct({**blocks, "test": labeled}).scores)
+    if method.together and isinstance(corrected.state, Shift):  # learned from several contexts
+        return np.asarray(apply(corrected.state, rows))
+    return np.asarray(correct(blocks, rows).scores)
 
 
 def pad_context(

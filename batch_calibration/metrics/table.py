@@ -24,6 +24,8 @@ from batch_calibration.metrics import intervals
 from batch_calibration.metrics.selective import aurc, coverage_at_5
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
+BINS = 15  # of confidence, with equal widths
+
 
 @reads_rows
 def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
@@ -51,7 +53,7 @@ def brier(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Sc
 
 @reads_rows
 def ece(
-    scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, bins: int = 15
+    scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, bins: int = BINS
 ) -> Scalar:
     """Computes the expected calibration error, sum_b (w_b / w) |accuracy_b - confidence_b|.
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.files import Number
-from batch_calibration.metrics import Estimate, deviation
+from batch_calibration.metrics import Estimate, Reliability, deviation
 from batch_calibration.studies import Record
 
 if TYPE_CHECKING:
@@ -383,3 +383,27 @@ def right_cells(diagnosis: Diagnosis) -> Cells:
             shares = right.accuracy, right.balanced
             rows.append([name, *(estimate_cell(share, is_share=True) for share in shares)])
     return rows
+
+
+def reliability_cells(diagnosis: Diagnosis) -> Cells:
+    """Makes rows of log loss, Brier score and ECE before and after; only a header without them."""
+    rows: Cells = [["probabilities", "log loss (nats)", "Brier score", "ECE (%)"]]
+    after = f"after {diagnosis.method}"
+    found = {f"{after}, with T": diagnosis.tempered}
+    for name, right in (("as they are", diagnosis.before), (after, diagnosis.after)):
+        if right and name != "after icl":
+            found[name] = right.reliability
+    for name in sorted(found, key=lambda name: (name != "as they are", len(name))):
+        if reliability := found[name]:
+            rows.append([name, *probability_cells(reliability)])
+    return rows
+
+
+def probability_cells(found: Reliability) -> list[NumberCell]:
+    """Formats log loss, Brier score and ECE, each with its interval."""
+    cells = []
+    for estimate in found[:2]:
+        number, low, high = (f"{end:.3f}" for end in estimate)
+        cells.append(NumberCell(f"{number} [{low}, {high}]"))
+        cells[-1].parts = number, f"[{low}, {high}]", ""
+    return [*cells, estimate_cell(found.ece, is_share=True)]

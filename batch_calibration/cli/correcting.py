@@ -1,0 +1,273 @@
+"""Reads contexts, corrects them as the flags say, and gives advice on each."""
+
+import warnings
+from argparse import Namespace
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.arrays.numbers import check_key
+from batch_calibration.calibration.temperature import (
+    AUTO,
+    check_temperature,
+    cross_fit_temperature,
+    find_temperature,
+)
+from batch_calibration.cli import inputs, prior, summaries, thresholds
+from batch_calibration.cli.prior import Stated
+from batch_calibration.cli.progress import Waiting
+from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext, temper
+from batch_calibration.diagnosis import LEAVE, Advice
+from batch_calibration.diagnosis.advice import (
+    EQUAL,
+    STATED,
+    choose_advice,
+    read_advice,
+    refuse_beside_advice,
+)
+from batch_calibration.diagnosis.diagnose import diagnose_table
+from batch_calibration.diagnosis.known_shares import BY_DESIGN
+from batch_calibration.diagnosis.recommend import (
+    FEWEST_LABELED_TO_MEASURE,
+    advise_by_labels,
+    move_by_counts,
+    recommend_tables,
+)
+from batch_calibration.diagnosis.verdicts import doubt, follow, name_of
+from batch_calibration.errors import InputError, answering, shown
+from batch_calibration.methods import (
+    METHODS,
+    Corrected,
+    Evidence,
+    Options,
+    ask_about_order,
+    correct_labeled,
+    get_method,
+    read_options,
+)
+from batch_calibration.methods.options import with_common
+from batch_calibration.methods.run import holds_cosines, run_methods, task_of
+from batch_calibration.methods.validation import check_scores, warn_of_few_rows
+from batch_calibration.scores import BALANCED, NO_PLACE_BIAS, ScoreTable
+from batch_calibration.scores import check as check_table
+
+
+def read_contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
+    """Returns each context's file and scores; prints the notes that reading them produced."""
+    files, tables = inputs.contexts(args)
+    sentences = [
+        *inputs.note_of_files(args, inputs.paths(args), tables),
+        *summaries.group_notes(tables),
+    ]
+    # For a few contexts these commands print the doubts together with each context.
+    is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
+    summaries.say_notes(sentences if is_said else [*sentences, *summaries.doubts(tables)])
+    return files, tables
+
+
+def check_method(args: Namespace) -> None:
+    """Raises an error if the method or the temperature is wrong, or probes are not given."""
+    if args.temperature not in (None, AUTO):
+        with answering(ValueError, f"--temperature={args.temperature}", "auto, or a number"):
+            args.temperature = float(args.temperature)
+        check_temperature(args.temperature)
+    if args.advice:
+        replaced = ("method", "option", "strength", "prior")
+        given = {name: getattr(args, name) not in ("", [], None) for name in replaced}
+        refuse_beside_advice(**given)
+        args.method = "advice"  # in the names of metrics
+        return
+    args.method = args.method or "bc"
+    probe = get_method(args.method).probe
+    for block in probe.blocks:
+        option = "--labeled" if block == "labeled" else "--probe"
+        if block != "test" and not (args.labeled if block == "labeled" else args.probe):
+            raise InputError(
+                f"{args.method} learns its bias from {probe.description}, but their scores are "
+                f"missing: use {option}=FILE, or --method=bc, which learns from the rows "
+                "themselves."
+            )
+
+
+def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedContext]:
+    """Returns each context with its corrected scores."""
+    stated = prior.state(args.prior, tables)
+    # A method may warn once for each context; each warning is printed once.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        followed = _follow_file(args.advice, tables) if args.advice else []
+        with Waiting("correcting"):
+            found = [corrected for _, corrected in followed] or _correct(args, tables, stated)
+    summaries.say_notes(str(warning.message) for warning in caught)
+    strength, corrected = 1.0 if args.strength is None else args.strength, []
+    advised = [advice for advice, _ in followed] or advise_contexts(
+        tables, stated, ordinal=args.ordinal
+    )
+    method, is_ordinal = args.method, args.ordinal or None
+    with Waiting("diagnosing", len(tables)) as waiting:
+        each = zip(tables, found, advised, stated, strict=True)
+        for table, of_table, advice, of_context in each:
+            known = of_context.known and of_context.known.all_shares(len(table.label_names))
+            if followed:
+                method, shares = name_of(advice), advice.shares
+                is_stated = advice.source in (EQUAL, STATED)
+                known = tuple(shares.values()) if shares and is_stated else None
+            scores, labeled = np.asarray(of_table.corrected.scores), None
+            is_fitted = args.temperature == AUTO or args.command == "threshold"
+            if "labeled" in table.blocks and is_fitted:
+                labeled = of_table.labeled_rows(table, args.seed)
+            temperature = _temperature(args.temperature, table, scores, labeled)
+            name, answers = method, None
+            if cut := getattr(args, "threshold", ""):
+                answers = thresholds.answer_table(cut, table, temper(scores, temperature))
+                name = f"{method} at {cut}"
+            diagnosis = diagnose_table(
+                table, scores, name, strength, args.dtype, known, ordinal=is_ordinal,
+                temperature=temperature, answers=answers,
+            )  # fmt: skip
+            corrected.append(
+                CorrectedContext(table, scores, diagnosis, advice, temperature, labeled, answers)
+            )
+            waiting.move(len(corrected))
+    return corrected
+
+
+class Correction(NamedTuple):
+    """A correction of a context, and how it was made."""
+
+    method: str
+    options: Options
+    corrected: Corrected
+
+    def labeled_rows(self, table: ScoreTable, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the corrected scores of the labeled rows with known labels, and the labels."""
+        blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
+        gold, key = table.blocks["labeled"].labels, check_key(seed)
+        rows = correct_labeled(
+            METHODS[self.method], blocks, self.corrected, options=self.options, key=key
+        )
+        return rows[gold >= 0], gold[gold >= 0]
+
+
+def _temperature(
+    chosen: float | str | None, table: ScoreTable, scores: np.ndarray,
+    labeled: tuple[np.ndarray, np.ndarray] | None,
+) -> float | np.ndarray | None:  # fmt: skip
+    """Returns the temperature of a context, a number or [n], or None without --temperature."""
+    if chosen is None or isinstance(chosen, float):
+        return chosen
+    gold = table.blocks["test"].labels
+    count = int((gold >= 0).sum() if labeled is None else len(labeled[1]))
+    if count < FEWEST_LABELED_TO_MEASURE:
+        expected = f"at least {FEWEST_LABELED_TO_MEASURE} labeled rows; without labels no "
+        expected += "temperature helps"
+        remedy = "use --labeled=FILE, --gold=COLUMN, or a number"
+        raise InputError.at("--temperature=auto", expected, f"{count}", remedy)
+    if labeled is not None:
+        return float(find_temperature(*labeled))
+    return cross_fit_temperature(scores, gold)
+
+
+def _follow_file(file: str, tables: Sequence[ScoreTable]) -> list[tuple[Advice, Correction]]:
+    """Returns a file's advice for each context and the correction by it."""
+    saved, followed, left = read_advice(file), list[tuple[Advice, Correction]](), 0
+    for table, title in zip(tables, distinct_titles(tables), strict=True):
+        check_table(table, title)
+        rows = check_scores(table.blocks["test"].log_probs, title)
+        advice = doubt(table, choose_advice(saved, file, table.label_names, context=title))
+        warn_of_few_rows(advice.method, get_method(advice.method).probe.blocks, len(rows), title)
+        correction = Correction(advice.method, dict(advice.options), follow(table, advice))
+        followed.append((advice, correction))
+        left += advice.method == LEAVE
+    if left:
+        note = f"{file} advises to leave the scores of {left:,} of {len(tables):,} contexts as they"
+        summaries.say_notes([f"{note} are: these stay unchanged."])
+    return followed
+
+
+def _correct(
+    args: Namespace, tables: Sequence[ScoreTable], stated: Sequence[Stated]
+) -> list[Correction]:
+    """Returns the correction of each table by the method; raises if it cannot."""
+    method, seed = args.method, args.seed
+    for text in args.option:
+        if "=" not in text:
+            remedy = "write it as in --option=strength=0.5"
+            raise InputError.at("--option", "NAME=VALUE", shown(text), remedy)
+    chosen = read_options(f"{method}.{text}" for text in args.option)
+    if args.strength is not None:
+        chosen.setdefault(method, {})["strength"] = args.strength
+    names = [str(table.context.get("task") or f"table {table.id}") for table in tables]
+    for table, where in zip(tables, names, strict=True):
+        check_table(table, where)
+    groups, common = [*map(task_of, tables)], [of_context.options for of_context in stated]
+    found = run_methods(tables, [method], options=chosen, seed=seed, groups=groups, common=common)
+    for table, where, skipped in zip(tables, names, found.skipped, strict=True):
+        if reason := skipped.get(method):
+            raise InputError(
+                f"{where}: {method} cannot correct it: {reason}; choose another --method."
+            )
+        for name, block in table.blocks.items():
+            check_scores(block.log_probs, f"{where}, block {name}")
+        rows = len(table.blocks["test"].row_ids)
+        warn_of_few_rows(method, get_method(method).probe.blocks, rows, where)
+    corrections = []
+    for corrected, of_context in zip(found.results, common, strict=True):
+        own = with_common(found.options, [method], of_context).get(method, {})
+        corrections.append(Correction(method, own, corrected[method]))
+    return corrections
+
+
+def advise_contexts(
+    tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False,
+    ordinal: bool | None = None,
+) -> list[Advice]:  # fmt: skip
+    """Returns the advice for each context.
+
+    Args:
+        tables: the contexts; those of a task are pooled.
+        stated: the shares that the user stated for each context.
+        by_labels: True uses labeled rows, too: of --labeled, or else of the contexts themselves for
+            a second answer.
+        ordinal: True if labels are grades in order.
+    """
+    known = []
+    for table, of_context in zip(tables, stated, strict=True):
+        is_by_design = of_context.known is None and table.context.get(BALANCED) is True
+        known.append(BY_DESIGN if is_by_design else of_context.known)
+    finished = list[Advice]()
+    with Waiting("choosing a correction", len(tables)) as waiting:
+        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
+        for table, advice, one in zip(tables, advised, stated, strict=True):
+            finished.append(_advise_one(table, advice, one.counts, by_labels=by_labels))
+            waiting.move(len(finished))
+    return finished
+
+
+def _advise_one(
+    table: ScoreTable, advice: Advice, counts: Sequence[int] | None, *, by_labels: bool
+) -> Advice:
+    """Returns a context's advice with counted labels and labeled rows, and what contradicts it."""
+    rows, gold, *_ = table.blocks["test"]
+    labeled, probe = table.blocks.get("labeled"), table.blocks.get("cc")
+    if counts is not None:
+        advice = move_by_counts(advice, rows, np.asarray(counts, np.float64))
+    if by_labels and NO_PLACE_BIAS not in table.context:
+        of_rows = partial(advise_by_labels, advice, rows, cosines=holds_cosines(table))
+        if labeled is not None:
+            cc = None if probe is None else probe.log_probs
+            advice = of_rows(labeled.log_probs, labeled.labels, probe=cc)
+        elif (gold >= 0).sum() >= FEWEST_LABELED_TO_MEASURE and not ask_about_order(rows, gold):
+            advice = advice._replace(by_labels=of_rows(rows, gold))
+    return doubt(table, advice)
+
+
+def distinct_titles(tables: Sequence[ScoreTable]) -> list[str]:
+    """Returns the titles of contexts, with their ids if a title repeats."""
+    titles = [summaries.title(table) for table in tables]
+    if len(set(titles)) < len(titles):
+        titles = [f"{title} ({table.id})" for table, title in zip(tables, titles, strict=True)]
+    return titles

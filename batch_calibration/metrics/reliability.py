@@ -1,0 +1,71 @@
+"""The quality of probabilities: log loss, Brier score and calibration error, with intervals."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import log_softmax
+
+from batch_calibration.metrics.intervals import Estimate, over_units
+from batch_calibration.metrics.table import BINS
+
+DRAWS = 2000
+
+
+class Reliability(NamedTuple):
+    """The quality of probabilities on labeled rows.
+
+    Attributes:
+        nll: the mean negative log-likelihood in nats (see `nll`), with its 95 % interval.
+        brier: the Brier score, 0 to 2 (see `brier`).
+        ece: the expected calibration error, 0 to 1 (see `ece`).
+        bins: [15, 3], for each bin of confidence the number of rows, the mean confidence, and the
+            share of right predictions; NaN in bins without rows.
+    """
+
+    nll: Estimate
+    brier: Estimate
+    ece: Estimate
+    bins: np.ndarray
+
+
+def measure_reliability(scores: np.ndarray, labels: np.ndarray) -> Reliability:
+    """Measures the probabilities softmax(s) of rows with known labels.
+
+    The intervals of nll and brier are Student's t over rows. For ece, the gap of each bin is drawn
+    from its normal distribution over samples of rows. Absolute gaps of few rows are too large, so
+    the interval is reflected at the estimate (the basic bootstrap); with 64 to 1,000 rows it covers
+    83 to 97 % (`test_reliability`).
+
+    Args:
+        scores: [n, k], in nats.
+        labels: [n], from 0.
+
+    >>> found = measure_reliability(np.zeros((8, 2)), np.array([0, 0, 0, 1, 0, 0, 0, 1]))
+    >>> round(found.nll.value, 3), found.brier.value, str(found.ece)
+    (0.693, 0.5, '25.0 [0.0, 50.0]')
+    """
+    log_p = log_softmax(np.asarray(scores, np.float64), axis=-1)
+    probs, rows, n = np.exp(log_p), np.arange(len(labels)), len(labels)
+    is_label = np.zeros(probs.shape)
+    is_label[rows, labels] = 1.0
+    confidence, is_right = probs.max(axis=-1), probs.argmax(axis=-1) == labels
+    bin_of_row = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
+    counts, sums, rights = (
+        np.bincount(bin_of_row, weight, BINS) for weight in (None, confidence, is_right)
+    )
+    gap = is_right - confidence
+    # Mean over all rows of each bin's gap, and the covariance of these means over samples.
+    gaps = (rights - sums) / n
+    squares = np.bincount(bin_of_row, gap**2, BINS) / n
+    covariance = (np.diag(squares) - np.outer(gaps, gaps)) / n
+    drawn = np.random.default_rng(0).multivariate_normal(gaps, covariance, DRAWS, method="svd")
+    low, high = np.quantile(np.abs(drawn).sum(axis=-1), (0.025, 0.975))
+    ece = float(np.abs(gaps).sum())
+    with np.errstate(invalid="ignore"):
+        bins = np.stack([counts, sums / counts, rights / counts], axis=-1)
+    return Reliability(
+        over_units(-log_p[rows, labels]),
+        over_units(((probs - is_label) ** 2).sum(axis=-1)),
+        Estimate(ece, max(2 * ece - float(high), 0.0), max(2 * ece - float(low), 0.0)),
+        bins,
+    )
