@@ -10,7 +10,7 @@ from typing import TextIO
 
 import numpy as np
 
-from batch_calibration.cli import inputs, options, output, prior, summaries, thresholds
+from batch_calibration.cli import inputs, options, output, prior, summaries
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.correcting import (
     advise_contexts,
@@ -22,6 +22,7 @@ from batch_calibration.cli.correcting import (
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext
+from batch_calibration.cli.thresholds import choose_cut_offs
 from batch_calibration.diagnosis import Advice, save_advice
 from batch_calibration.diagnosis.comparison import Comparison, compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
@@ -134,17 +135,6 @@ def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
     return CorrectedContext(
         table, corrected, diagnose_table(table, corrected, name_of(advice)), advice
     )
-
-
-def choose_cut_offs(args: Namespace) -> None:
-    """Prints the cut-off on a label's probability for a goal, and the command that applies it."""
-    output.check_plot(args.plot)
-    if args.output and not args.output.endswith(".csv"):
-        raise InputError.at(f"--output={args.output}", "a file that ends in .csv")
-    thresholds.check_goal(args)
-    command = thresholds.command_of(args)
-    check_method(args)
-    thresholds.show(args, correct_contexts(args, read_contexts(args)[1]), command)
 
 
 def compare_files(args: Namespace) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit, logit
 
 from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.temperature import (
@@ -16,7 +17,7 @@ from batch_calibration.calibration.temperature import (
     cross_fit_temperature,
     find_temperature,
 )
-from batch_calibration.cli import inputs, prior, summaries, thresholds
+from batch_calibration.cli import inputs, prior, summaries
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext, temper
@@ -36,8 +37,9 @@ from batch_calibration.diagnosis.recommend import (
     move_by_counts,
     recommend_tables,
 )
+from batch_calibration.diagnosis.threshold import answer
 from batch_calibration.diagnosis.verdicts import doubt, follow, name_of
-from batch_calibration.errors import InputError, answering, shown
+from batch_calibration.errors import InputError, answering, refuse_unknown, shown
 from batch_calibration.methods import (
     METHODS,
     Corrected,
@@ -122,7 +124,7 @@ def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corr
             temperature = _temperature(args.temperature, table, scores, labeled)
             name, answers = method, None
             if cut := getattr(args, "threshold", ""):
-                answers = thresholds.answer_table(cut, table, temper(scores, temperature))
+                answers = _answer(cut, table, temper(scores, temperature))
                 name = f"{method} at {cut}"
             diagnosis = diagnose_table(
                 table, scores, name, strength, args.dtype, known, ordinal=is_ordinal,
@@ -169,6 +171,19 @@ def _temperature(
     if labeled is not None:
         return float(find_temperature(*labeled))
     return cross_fit_temperature(scores, gold)
+
+
+def _answer(text: str, table: ScoreTable, scores: np.ndarray) -> np.ndarray:
+    """Answers rows [n, k] of a table by the cut-off LABEL=PROBABILITY."""
+    where, (label, _, number) = f"--threshold={text}", text.rpartition("=")
+    refuse_unknown("label", label, table.label_names, where=where)
+    expected = "a probability above 0 and below 1"
+    with answering(ValueError, where, expected, "use the one of batch-calibration threshold"):
+        share = float(number)
+    if not 0 < share < 1:
+        remedy = f"log-odds L are 1 / (1 + exp(-L)): --threshold={label}={expit(share):.6g}"
+        raise InputError.at(where, expected, number, remedy)
+    return answer(scores, table.label_names.index(label), float(logit(share)))
 
 
 def _follow_file(file: str, tables: Sequence[ScoreTable]) -> list[tuple[Advice, Correction]]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit, logsumexp, ndtri
 
-from batch_calibration.arrays.alignment import column_numbers, in_row_order, is_whole_number
+from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import in_kind_of, names_of
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.diagnosis.diagnose import check_names
-from batch_calibration.diagnosis.forms import paragraphs_html, to_frame
+from batch_calibration.diagnosis.forms import to_frame
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import validation
 from batch_calibration.metrics import Estimate
@@ -25,22 +26,24 @@ FOLDS = 10
 """The number of parts for cross-fitting, if there are as many labeled rows."""
 OF_OPTIMISM = 0.75
 """The weight of the difference between labeled and held-out rows in a half-width. Without it the
-coverage is 86 to 95 %; with a weight of 1, up to 99 % (`test_intervals_at_a_chosen_cut_off`)."""
-Ratios = Mapping[str, tuple[np.ndarray, np.ndarray]]  # measure -> numerators, denominators
+coverage is 86 to 96 %; with a weight of 1, up to 99 % (`test_intervals_at_a_chosen_cut_off`)."""
+MEASURES = ("precision", "recall", "f1", "share", "cost")
+# Corrected scores may all be above 0.
+_read = partial(validation.check_scores, beside_others=True)
 
 
 class Goal(NamedTuple):
     """A measure to reach or to optimize.
 
     Attributes:
-        measure: "precision", "recall", "cost" or "f1".
-        level: the least precision or recall; NaN for cost and f1.
+        measure: "precision", "recall", "f1" or "cost".
+        level: the least precision or recall; NaN for cost and F1.
         costs: the costs of a false positive and of a false negative.
     """
 
     measure: str
-    level: float = np.nan
-    costs: tuple[float, float] = (1.0, 1.0)
+    level: float
+    costs: tuple[float, ...]
 
 
 def read_goal(goal: str, where: str = "goal") -> Goal:
@@ -53,17 +56,14 @@ def read_goal(goal: str, where: str = "goal") -> Goal:
     (5.0, 1.0)
     """
     name, *texts = str(goal).split(":")
-    try:
-        numbers = [*map(float, texts)]
-    except ValueError:
-        numbers = [np.nan]
-    is_usable = all(0 < number < np.inf for number in numbers)
-    if name in ("precision", "recall") and len(numbers) == 1 and is_usable and numbers[0] <= 1:
-        return Goal(name, numbers[0])
-    if name == "cost" and len(numbers) == 2 and is_usable:
-        return Goal(name, costs=(numbers[0], numbers[1]))
-    if name == "f1" and not texts:
-        return Goal(name)
+    numbers = [float(text) if text.replace(".", "", 1).isdecimal() else 0.0 for text in texts]
+    is_share = name in ("precision", "recall")
+    count = {"precision": 1, "recall": 1, "cost": 2, "f1": 0}.get(name)
+    is_usable = len(numbers) == count and min(numbers, default=1.0) > 0
+    if is_share and is_usable and numbers[0] <= 1:
+        return Goal(name, numbers[0], (1.0, 1.0))
+    if not is_share and is_usable:
+        return Goal(name, np.nan, tuple(numbers) or (1.0, 1.0))
     expected = "precision:LEVEL or recall:LEVEL from 0 to 1, cost:FALSE_POSITIVE:FALSE_NEGATIVE "
     raise InputError.at(where, f"{expected}or f1", shown(goal), "give one such as precision:0.9")
 
@@ -113,9 +113,6 @@ class Threshold(NamedTuple):
     def __str__(self) -> str:
         return "\n".join(self.sentences())
 
-    def _repr_html_(self) -> str:
-        return paragraphs_html(self.sentences())
-
     def to_frame(self) -> pd.DataFrame:
         """Returns the curve, a row for each cut-off.
 
@@ -124,42 +121,45 @@ class Threshold(NamedTuple):
         """
         return to_frame(self.curve, "log_odds")
 
+    @usual_jax
     def predict(
-        self, scores: ArrayLike, *, columns: Sequence[Hashable] | None = None,
-        from_probs: bool = False,
-    ) -> object:  # fmt: skip
+        self,
+        scores: ArrayLike,
+        columns: Sequence[Hashable] | None = None,
+        from_probs: bool | None = None,
+    ) -> object:
         """Returns the answers [n] by the cut-off: indices, or names for a frame (see `predict`).
 
         >>> scores = np.array([[0.0, 2.0], [0.0, 1.0], [0.0, -1.0]])
         >>> choose_threshold(scores, [1, 0, 0], 1, "precision:1").predict(scores).tolist()
         [1, 0, 0]
         """
-        rows = validation.check_scores(scores, columns=columns, from_probs=from_probs)
-        names, column = names_of(scores, columns), self.column
-        if names is not None:  # a frame may have another order of columns
-            column = [*map(str, names)].index(self.label)
+        rows = _read(scores, columns=columns, from_probs=from_probs)
+        names = names_of(scores, columns)
+        # A frame may have its columns in another order.
+        column = [*map(str, names)].index(self.label) if names else self.column
         return in_kind_of(scores, answer(rows, column, self.log_odds), names)
 
     def sentences(self) -> list[str]:
         """Describes the cut-off and its measures on held-out rows."""
-        goal, name = read_goal(self.goal), repr(self.label)
-        texts = [
-            f"Answer {name} if its probability is at least {self.probability} (log-odds "
+        goal, label = read_goal(self.goal), repr(self.label)
+        text = (
+            f"Answer {label} if its probability is at least {self.probability} (log-odds "
             f"{self.log_odds:.3g}): the cut-off for {self.goal} on {self.rows:,} labeled rows."
-        ]
+        )
         if not self.is_reached:
-            texts.append(f"No cut-off reaches {self.goal} on these rows; this one is the best.")
-        shown = f"precision {self.precision} %, recall {self.recall} %, F1 {self.f1} %"
+            text += " No cut-off reaches this goal on these rows; this one is the best."
+        measures = f"precision {self.precision} %, recall {self.recall} %, F1 {self.f1} %"
         if goal.measure == "cost":
-            shown += ", cost per row {:.3g} [{:.3g}, {:.3g}]".format(*self.reached)
-        texts.append(
-            f"On held-out rows, with 95 % intervals: {shown}; {100 * self.share.value:.1f} % of "
-            f"the rows are answered {name}."
+            measures += ", cost per row {:.3g} [{:.3g}, {:.3g}]".format(*self.reached)
+        held_out = (
+            f"On held-out rows, with 95 % intervals: {measures}; {100 * self.share.value:.1f} % of "
+            f"the rows are answered {label}."
         )
         if self.reached.high < goal.level:
-            texts.append(f"The interval of {goal.measure} lies below {100 * goal.level:g} %.")
+            held_out += f" The interval of {goal.measure} lies below {100 * goal.level:g} %."
         more = f"{self.more_rows_to_halve:,} more labeled rows would halve the intervals."
-        return [*texts, more]
+        return [text, held_out, more]
 
 
 @usual_jax
@@ -170,7 +170,6 @@ def choose_threshold(
     goal: str,
     *,
     columns: Sequence[Hashable] | None = None,
-    label_names: Sequence[str] = (),
     from_probs: bool | None = None,
 ) -> Threshold:
     """Chooses the cut-off on a label's log-odds that reaches a goal on labeled rows.
@@ -193,7 +192,6 @@ def choose_threshold(
             cost of a false positive and of a false negative: the least mean cost; "f1": the largest
             F1.
         columns: the names of the label columns, if a frame has other columns, too.
-        label_names: k names; by default a frame's columns, or "label 0" and so on.
         from_probs: True if scores are probabilities, see `calibrate`.
 
     Raises:
@@ -206,28 +204,32 @@ def choose_threshold(
     (0.8, '100.0 [86.2, 100.0]')
     """
     target = read_goal(goal)
-    rows = validation.check_scores(scores, from_probs=from_probs, columns=columns)
+    rows = _read(scores, from_probs=from_probs, columns=columns)
     columns = names_of(scores, columns)
-    names = check_names(label_names, columns, rows.shape[-1])
+    known = columns or [*range(rows.shape[-1])]
+    if positive not in known:
+        raise InputError.unknown("label", positive, map(str, known), key="positive")
+    column = known.index(positive)
+    label = check_names((), columns, rows.shape[-1])[column]
     numbers = column_numbers(in_row_order(labels, "labels", scores), columns)
     gold = validation.check_labels(numbers, rows)
-    column = _column_of(positive, columns or names)
     log_odds, is_positive = log_odds_of(rows, column)[gold >= 0], gold[gold >= 0] == column
     n, positives = len(log_odds), int(is_positive.sum())
     if positives in (0, n):
-        expected = f"labeled rows of {names[column]!r} and of other labels"
-        got = f"{positives} of {n} with {names[column]!r}"
+        expected, got = f"{label!r} and other labels", f"{positives} of {n} rows with {label!r}"
         raise InputError.at("labels", expected, got, "label rows of both kinds")
     levels, measures = _measure_cuts(log_odds, is_positive, target.costs)
-    place = _choose(measures, target)
+    place, measure = _choose(measures, target), MEASURES.index(target.measure)
     cuts = (levels[1:] + levels[:-1]) / 2
     probability = _short_decimal(*expit(levels[place : place + 2]).tolist())
     found = _cross_fit(log_odds, is_positive, target, cuts[place])
-    curve = {"log_odds": cuts, "probability": expit(cuts), **measures}
+    precision, recall, f1, share, _ = found
+    curve = dict(zip(MEASURES, measures, strict=True))
+    curve = {"log_odds": cuts, "probability": expit(cuts), **curve}
+    cut, is_reached = float(logit(probability)), not measures[measure, place] < target.level
     return Threshold(
-        names[column], column, goal, float(logit(probability)), probability,
-        not measures[target.measure][place] < target.level, found[target.measure],
-        found["precision"], found["recall"], found["f1"], found["share"], n, 3 * n, curve,
+        label, column, goal, cut, probability, is_reached, found[measure],
+        precision, recall, f1, share, n, 3 * n, curve,
     )  # fmt: skip
 
 
@@ -252,49 +254,39 @@ def answer(rows: np.ndarray, column: int, cut: float) -> np.ndarray:
     return np.where(log_odds_of(rows, column) >= cut, column, others.argmax(axis=1))
 
 
-def _column_of(positive: Hashable, names: Sequence[Hashable]) -> int:
-    if positive in names:
-        return [*names].index(positive)
-    if is_whole_number(positive) and positive in range(len(names)):
-        return int(str(positive))
-    raise InputError.unknown("label", positive, map(str, names), key="positive")
-
-
 def _ratios(
-    hits: np.ndarray, answered: np.ndarray, positive: np.ndarray | float, costs: tuple[float, float]
-) -> Ratios:
-    """Returns each measure's numerators and denominators, of rows, or of shares at each cut-off."""
-    ones = np.ones(len(hits))
+    hits: np.ndarray, answered: np.ndarray, positive: np.ndarray | float, costs: Sequence[float]
+) -> np.ndarray:
+    """Returns numerators and denominators of `MEASURES`, [2, 5, ...], of rows or of cut-offs."""
     wrong = costs[0] * (answered - hits) + costs[1] * (positive - hits)
-    return {
-        "share": (answered, ones), "precision": (hits, answered), "recall": (hits, positive * ones),
-        "f1": (hits, (answered + positive) / 2), "cost": (wrong, ones),
-    }  # fmt: skip
+    above = hits, hits, hits, answered, wrong
+    below = answered, positive, (answered + positive) / 2, 1.0, 1.0
+    return np.stack(np.broadcast_arrays(*above, *below)).reshape(2, 5, -1)
 
 
 def _measure_cuts(
-    log_odds: np.ndarray, is_positive: np.ndarray, costs: tuple[float, float]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    log_odds: np.ndarray, is_positive: np.ndarray, costs: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
     """Measures the cut-offs between the d distinct log-odds, and around them.
 
     Returns:
-        The distinct log-odds from high to low, between infinities, [d + 2]; each measure, [d + 1].
+        The distinct log-odds from high to low, between infinities, [d + 2]; `MEASURES`, [5, d + 1].
     """
     levels, place = np.unique(-log_odds, return_inverse=True)
-    counts = [np.bincount(place), np.bincount(place, is_positive)]
+    counts = np.bincount(place), np.bincount(place, is_positive)
     answered, hits = (np.append(0, np.cumsum(count)) / len(place) for count in counts)
-    ratios = _ratios(hits, answered, is_positive.mean(), costs)
+    above, below = _ratios(hits, answered, is_positive.mean(), costs)
     with np.errstate(invalid="ignore"):  # the precision of no answer is NaN
-        measures = {name: a / b for name, (a, b) in ratios.items()}
-    return np.concatenate([[np.inf], -levels, [-np.inf]]), measures
+        return np.concatenate([[np.inf], -levels, [-np.inf]]), above / below
 
 
-def _choose(measures: Mapping[str, np.ndarray], target: Goal) -> int:
+def _choose(measures: np.ndarray, target: Goal) -> int:
     """Returns the index of the cut-off that reaches the goal, or else of the best."""
-    values = np.nan_to_num(measures[target.measure], nan=-1.0)
-    if target.measure in ("cost", "f1"):
-        return int(values.argmin() if target.measure == "cost" else values.argmax())
-    reached = np.flatnonzero(values >= min(target.level, values.max()))
+    values = np.nan_to_num(measures[MEASURES.index(target.measure)], nan=-1.0)
+    if target.measure == "cost":
+        return int(values.argmin())
+    # F1 has no level, so its maximum is chosen.
+    reached = np.flatnonzero(values >= np.fmin(target.level, values.max()))
     return int(reached[-1 if target.measure == "precision" else 0])
 
 
@@ -315,42 +307,34 @@ def _short_decimal(high: float, low: float) -> float:
 
 def _cross_fit(
     log_odds: np.ndarray, is_positive: np.ndarray, target: Goal, cut: float
-) -> dict[str, Estimate]:
-    """Estimates each measure at a chosen cut-off on held-out rows."""
+) -> list[Estimate]:
+    """Estimates `MEASURES` at a chosen cut-off on held-out rows."""
 
-    def outcomes(at: float) -> Ratios:
-        is_answered = log_odds >= at
-        hits = (is_answered & is_positive).astype(float)
-        return _ratios(hits, is_answered.astype(float), is_positive, target.costs)
+    def outcomes(at: float) -> np.ndarray:
+        answered = 1.0 * (log_odds >= at)
+        return _ratios(answered * is_positive, answered, is_positive, target.costs)
 
     n = len(log_odds)
-    fold = np.empty(n, int)
-    order = np.lexsort((np.random.default_rng(0).random(n), is_positive))  # stratified
+    # Stratified by label, in an order without a pattern.
+    order = np.lexsort((np.random.default_rng(0).random(n), is_positive))
+    fold, chosen, held_out = np.empty(n, int), outcomes(cut), np.zeros((2, 5, n))
     fold[order] = np.arange(n) % FOLDS
-    chosen = outcomes(cut)
-    held_out = {name: np.zeros((2, n)) for name in chosen}
     for number in range(min(FOLDS, n)):
         others, rows = fold != number, fold == number
         levels, measures = _measure_cuts(log_odds[others], is_positive[others], target.costs)
         place = _choose(measures, target)
-        for name, (a, b) in outcomes(levels[place : place + 2].mean()).items():
-            # Folds with more answers would count more, and these have a lower precision.
-            weight = chosen[name][1].sum() / max(b.sum(), 1.0)
-            held_out[name][:, rows] = weight * a[rows], weight * b[rows]
-    found = {}
-    for name, (a, b) in chosen.items():
-        at_ends = np.array([0.0, 0.0, *(target.costs if name == "cost" else (1.0, 1.0))])
-        found[name] = _estimate(held_out[name], a.sum() / max(b.sum(), 1.0), at_ends)
-    return found
-
-
-def _estimate(rows: np.ndarray, labeled: float, pseudo_rows: np.ndarray) -> Estimate:
-    """Estimates sum a / sum b of held-out rows [2, n]; `labeled` is the ratio on labeled rows."""
-    a, b = rows
-    held_out = a.sum() / b.sum() if b.any() else np.nan
-    a, b = np.append(a, pseudo_rows), np.append(b, np.ones(len(pseudo_rows)))
-    middle = a.sum() / b.sum()
-    error = np.linalg.norm(a - middle * b) / b.sum()
-    reach = np.hypot(ndtri(0.975) * error, OF_OPTIMISM * np.nan_to_num(held_out - labeled))
-    low, high = max(middle - reach, 0.0), min(middle + reach, pseudo_rows.max())
-    return Estimate(float(held_out), float(low), float(high))
+        parts = outcomes(levels[place : place + 2].mean())
+        # Folds with more answers would count more, and these have a lower precision.
+        weight = chosen[1].sum(axis=1) / np.maximum(parts[1].sum(axis=1), 0.5)
+        held_out[:, :, rows] = weight[:, None] * parts[:, :, rows]
+    ends, ones = np.ones((5, 2)), np.ones((5, 4))
+    ends[-1] = target.costs
+    with np.errstate(invalid="ignore"):  # the precision of no answer is NaN
+        labeled, values = (np.divide(*parts.sum(axis=2)) for parts in (chosen, held_out))
+    a, b = np.concatenate([held_out, [np.hstack([0 * ends, ends]), ones]], axis=2)  # pseudo-rows
+    count = b.sum(axis=1)
+    middle = a.sum(axis=1) / count
+    error = np.linalg.norm(a - middle[:, None] * b, axis=1) / count
+    reach = np.hypot(ndtri(0.975) * error, OF_OPTIMISM * np.nan_to_num(values - labeled))
+    low, high = np.maximum(middle - reach, 0.0), np.minimum(middle + reach, ends.max(axis=1))
+    return [Estimate(*numbers) for numbers in np.stack([values, low, high], axis=1).tolist()]
