@@ -96,7 +96,7 @@ ON_BOTH = ("calibrate", "report")
 READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend", "threshold")
 """Commands on files to which --workdir=DIR is the same as DIR."""
 CORRECTING, COMPARING = "calibrate diagnose threshold", "compare report"
-SHOWING = "calibrate diagnose"
+SHOWING, JSON = "calibrate diagnose", "compare diagnose recommend threshold"
 NO_SCORES = "ask judge"
 """Commands on files that hold no scores."""
 ON_STUDIES = {
@@ -228,12 +228,7 @@ WRITING = (
     Flag("threshold", "LABEL=P", "answer LABEL from probability P on", of="calibrate"),
     Flag("results", "", "a copy of results_*.json with acc_METHOD", of="calibrate"),
     Flag("all", "", "show all methods, and why others are left out", of="compare"),
-    Flag(
-        "json",
-        "",
-        "print one line of JSON for each context",
-        of="compare diagnose recommend threshold",
-    ),
+    Flag("json", "", "print a line of JSON for each context", of=JSON),
     Flag("quiet", "", "print no notes and no progress, only errors"),
     DRY_RUN._replace(of=NO_SCORES),
     Flag("workdir", "DIR", "keep score tables in a workdir", of="convert"),

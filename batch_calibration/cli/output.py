@@ -18,20 +18,26 @@ from typing import Any, NamedTuple, TextIO, cast
 import numpy as np
 from scipy.special import softmax
 
+from batch_calibration.calibration.temperature import AUTO
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.errors import CONTROLS, InputError, answering, extra
 from batch_calibration.files import object_at, quote_formula, quote_formulas, write_csv, write_whole
 from batch_calibration.importers.lm_eval import results_of
-from batch_calibration.integrations.streams import Streamed, correct_stream, count_rows, open_source
+from batch_calibration.integrations.streams import (
+    CONFIDENCE,
+    PROBABILITY,
+    Streamed,
+    correct_stream,
+    count_rows,
+    open_source,
+)
 from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.reporting.cells import Cells, show_cells
 from batch_calibration.scores import FILLED, ScoreTable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
-PROBABILITY = "p({})"
-"""The name of a label's column of probabilities."""
 ABOUT = ("task", "model")
 """Columns that name the context of each row, if there are several contexts."""
 STREAM_METHODS = ("bc", "cc")
@@ -85,7 +91,7 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
     blocks = [scored.table.blocks["test"] for scored in contexts]
     # All rows have the same columns. A single context needs no columns that identify it.
     keys = [*ABOUT] * (len(contexts) > 1) + ["row", "prediction"]
-    keys += ["confidence"] * contexts[0].has_probs
+    keys += [CONFIDENCE] * contexts[0].has_probs
     keys += ["gold"] * any((block.labels >= 0).any() for block in blocks)
     keys += ["filled"] * any(FILLED in block.spec for block in blocks)
     column = _name_columns(keys, contexts)
@@ -96,13 +102,12 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
             columns[column[key]] = np.full(len(scores), str(table.context.get(key, "")), object)
         columns[column["row"]] = np.array(block.row_ids, object)
         columns |= zip(table.label_names, scores.T, strict=True)
-        if "confidence" in column:
+        if CONFIDENCE in column:
             probs = softmax(scores, axis=-1)
             columns |= zip(map(PROBABILITY.format, table.label_names), probs.T, strict=True)
-            columns[column["confidence"]] = probs.max(axis=-1)
-        columns[column["prediction"]] = names[
-            scores.argmax(axis=-1) if answers is None else answers
-        ]
+            columns[column[CONFIDENCE]] = probs.max(axis=-1)
+        predicted = scores.argmax(axis=-1) if answers is None else answers
+        columns[column["prediction"]] = names[predicted]
         if "gold" in column:
             columns[column["gold"]] = names[block.labels]  # -1, unknown, is the last name, ""
         if "filled" in column:  # labels with scores that were not returned
@@ -349,12 +354,9 @@ def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
         return False
     # All other options need to read a row twice, or rows of other files.
     fits = args.method in STREAM_METHODS and not args.labeled and args.missing != "bound"
+    fits = fits and args.temperature != AUTO and not args.threshold
     # Estimated shares would have to be counted before the first batch.
-    fits = (
-        fits
-        and not (args.option or args.results or args.threshold)
-        and args.prior != prior.ESTIMATED
-    )
+    fits = fits and not (args.option or args.results) and args.prior != prior.ESTIMATED
     if fits and Path(args.output).suffix == ".parquet":
         return True
     if (rows := count_rows(files)) > MAX_ROWS_IN_MEMORY:
@@ -377,6 +379,7 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     shares = cast("Sequence[float] | None", stated.get("target_prior"))
     with Waiting("correcting rows") as waiting:
         correct = partial(correct_stream, files, args.output, reading, progress=waiting.move)
+        correct = partial(correct, temperature=args.temperature or 1.0)
         done = correct(bias=bias, strength=strength, target_prior=shares, by_file=not args.shards)
     say_notes(done.notes)
     _show_stream(args, done)

@@ -174,7 +174,7 @@ def show_contexts(
             if context.diagnosis.before:
                 show_cells("Right answers in % [95 % interval]", right_cells(context.diagnosis))
             if len(cells := reliability_cells(context.diagnosis)) > 1:
-                show_cells("Probabilities of the labels [95 % interval]", cells)
+                show_cells("Probabilities: softmax over the labels [95 % interval]", cells)
             print()
             for sentence in context.sentences():
                 print_filled(sentence)
@@ -445,6 +445,8 @@ def show_comparison(
             heading = f"{model or 'unnamed model'}: {len(numbers):,} contexts"
         print(escape_controls(f"{heading}, {shown.rows:,} labeled rows"))
         print("\n".join(aligned(shown.cells(is_all=is_all))))
+        if len(cells := shown.probability_cells(is_all=is_all)) > 1:
+            show_cells("Probabilities: softmax over the labels [95 % interval]", cells)
         if is_quiet:
             continue
         print_filled(shown.reading_note(is_all=is_all, more="--all shows"))

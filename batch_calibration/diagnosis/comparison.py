@@ -17,7 +17,14 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Options, find_skipped, run_methods, validation
 from batch_calibration.methods.run import task_of
 from batch_calibration.methods.table import SHIPPED, in_table_order
-from batch_calibration.metrics import Estimate, accuracy_of, gain_of
+from batch_calibration.metrics import (
+    Estimate,
+    Reliability,
+    accuracy_of,
+    gain_of,
+    measure_reliability,
+)
+from batch_calibration.metrics.reliability import COLUMNS
 from batch_calibration.scores import ScoreTable, make_block
 
 BASELINE, CORRECTED = REFERENCES = "icl", "bc"
@@ -33,6 +40,7 @@ class MethodResult(NamedTuple):
         gain: accuracy minus ICL's accuracy, paired by row; None for ICL and if ICL was not run.
         better: the number of contexts with a higher accuracy than ICL's.
         worse: the number of contexts with a lower accuracy than ICL's.
+        reliability: the quality of its probabilities; None for cosines without a scale.
     """
 
     method: str
@@ -40,6 +48,7 @@ class MethodResult(NamedTuple):
     gain: Estimate | None
     better: int = 0
     worse: int = 0
+    reliability: Reliability | None = None
 
     @property
     def verdict(self) -> str:
@@ -80,6 +89,13 @@ class Comparison(NamedTuple):
             if not is_one:
                 row.append(f"{outcome.better}, {outcome.worse}" if outcome.gain else "")
             rows.append(row)
+        return rows
+
+    def probability_cells(self, *, is_all: bool = False) -> list[list[str]]:
+        """Returns a header and a row for each method with log loss, Brier score and ECE."""
+        rows = [["method", *COLUMNS]]
+        for method, *_, found in self.results if is_all else self._best_of_groups():
+            rows += [[method, *found.texts()]] if found else []
         return rows
 
     def _best_of_groups(self) -> list[MethodResult]:
@@ -129,7 +145,7 @@ class Comparison(NamedTuple):
         return f"<p>{self.rows:,} labeled rows</p>{table}<p>{escape(self.reading_note())}</p>"
 
     def to_frame(self) -> pd.DataFrame:
-        """Returns a row for each method: accuracy and gain (0 to 1) with their 95 % intervals.
+        """Returns a row for each method: accuracy, gain, nll, brier and ece with 95 % intervals.
 
         Raises:
             InputError: pandas is not installed.
@@ -138,24 +154,31 @@ class Comparison(NamedTuple):
         for row in self.results:
             numbers = ends("accuracy", row.accuracy) | ends("gain", row.gain)
             counts = {"verdict": row.verdict, "better": row.better, "worse": row.worse}
+            for name in ("nll", "brier", "ece"):
+                numbers |= ends(name, getattr(row.reliability, name, None))
             rows.append({"method": row.method} | numbers | counts)
         return to_frame(rows, "method")
 
 
 def judge_answers(
-    picks: Mapping[str, np.ndarray], gold: np.ndarray, skipped: Mapping[str, str]
-) -> Comparison:
-    """Compares the predictions [n] of each method with the right labels [n], -1 if unknown."""
+    scores: Mapping[str, np.ndarray], gold: np.ndarray, skipped: Mapping[str, str], *,
+    are_probs: bool = True,
+) -> Comparison:  # fmt: skip
+    """Compares the scores [n, k] of each method with the right labels [n], -1 if unknown."""
     is_labeled = gold >= 0
-    labels = gold[is_labeled]
-    right = {name: pick[: len(gold)][is_labeled] == labels for name, pick in picks.items()}
+    labels, known, right = gold[is_labeled], {}, {}
+    for name, of_method in scores.items():
+        known[name] = of_method[: len(gold)][is_labeled]
+        right[name] = known[name].argmax(axis=-1) == labels
     outcomes = []
     for name, is_right in right.items():
         before = right.get(BASELINE) if name != BASELINE else None
         gain = None if before is None else gain_of(before, is_right)
         change = gain.value if gain else 0.0
         better, worse = int(change > 0), int(change < 0)
-        outcomes.append(MethodResult(name, accuracy_of(is_right), gain, better, worse))
+        reliability = measure_reliability(known[name], labels) if are_probs else None
+        accuracy = accuracy_of(is_right)
+        outcomes.append(MethodResult(name, accuracy, gain, better, worse, reliability))
     return Comparison(tuple(outcomes), int(is_labeled.sum()), 1, dict(skipped))
 
 
@@ -176,10 +199,16 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison:
     pooled = []
     for method, outcomes in by_method.items():
         if len(outcomes) == len(comparisons):
-            _, accuracies, gains, better, worse = zip(*outcomes, strict=True)
+            _, accuracies, gains, better, worse, probs = zip(*outcomes, strict=True)
             gain = None if None in gains else _weighted_mean(gains, shares)
-            accuracy = _weighted_mean(accuracies, shares)
-            pooled.append(MethodResult(method, accuracy, gain, sum(better), sum(worse)))
+            accuracy, reliability = _weighted_mean(accuracies, shares), None
+            if None not in probs:
+                *kinds, bins = zip(*probs, strict=True)
+                nll, brier, ece = (_weighted_mean(kind, shares) for kind in kinds)
+                reliability = Reliability(nll, brier, ece, sum(bins))
+            pooled.append(
+                MethodResult(method, accuracy, gain, sum(better), sum(worse), reliability)
+            )
     return Comparison(tuple(pooled), int(rows.sum()), len(comparisons), skipped)
 
 
@@ -270,8 +299,10 @@ def compare_tables(
     groups = [task_of(table) for table in tables]
     found = run_methods(tables, methods, options=options, seed=seed, groups=groups, common=common)
     for table, corrected, skipped in zip(tables, found.results, found.skipped, strict=True):
-        picks = {name: np.argmax(scores, axis=-1) for name, (_, scores) in corrected.items()}
-        yield judge_answers(picks, table.blocks["test"].labels, skipped)
+        scores = {name: np.asarray(found.scores) for name, found in corrected.items()}
+        rows, gold, *_ = table.blocks["test"]
+        are_probs = not validation.look_like_cosines(rows)
+        yield judge_answers(scores, gold, skipped, are_probs=are_probs)
 
 
 if TYPE_CHECKING:

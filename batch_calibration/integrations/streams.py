@@ -16,6 +16,7 @@ from batch_calibration.arrays.missing_scores import LARGEST, Lowest, find_lowest
 from batch_calibration.arrays.score_scale import keep_differences, to_nats
 from batch_calibration.calibration.base import predict
 from batch_calibration.calibration.shift import Shift, apply, log_target
+from batch_calibration.calibration.temperature import check_temperature
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files import whole_file
 from batch_calibration.files.rows import arrow_errors, need_pyarrow
@@ -264,6 +265,9 @@ def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.
 
 
 PREDICTION = "prediction"  # column of the label with the largest corrected score
+CONFIDENCE = "confidence"  # column of the probability of this label
+PROBABILITY = "p({})"
+"""The name of a label's column of probabilities, the softmax of its row's corrected scores."""
 FILE = "task"
 """Column of a row's file, if each file is a context; `task_` if another column has this name."""
 MAX_IDS = 50_000_000  # maximum number of rows with compared ids, each of 8 bytes
@@ -378,14 +382,15 @@ def correct_stream(
     bias: Sequence[float] | Mapping[str, float] | None = None,
     strength: float = 1.0,
     target_prior: Sequence[float] | Mapping[str, float] | None = None,
+    temperature: float = 1.0,
     by_file: bool = False,
     progress: StreamProgress | None = None,
 ) -> Streamed:
     """Applies BC to Parquet files of any size: s_ij - gamma b_j, b_j the mean over a context.
 
     The first pass sums the scores in float64. The second pass subtracts the mean and writes all
-    columns under their old names, with corrected scores, and a new column `prediction`. Only one
-    batch is in memory at a time.
+    columns under their old names, with corrected scores, and new columns: the probability of each
+    label, `confidence` and `prediction`. Only one batch is in memory at a time.
 
     Args:
         source: a Parquet file, a folder, a pattern such as "scores/*.parquet", or a list of files.
@@ -395,6 +400,7 @@ def correct_stream(
             content-free rows (CC); the rows are then read only once.
         strength: gamma.
         target_prior: expected share of each of the k labels, in order or by name.
+        temperature: divides the corrected scores, see `calibrate`.
         by_file: makes each file a separate context, named in a new column `task`, instead of a part
             of one data set.
         progress: called after each batch.
@@ -435,7 +441,9 @@ def correct_stream(
         means = check_scores([list(bias)], "bias", labels=len(opened.labels))
         rows_before = 0
     means = np.asarray(means, np.float64) - np.asarray(log_target(prior), np.float64)
-    streamed = _write(opened, target, means, strength, read_rows(rows_before))
+    check_temperature(temperature)
+    removal = Removal(means, strength, temperature)
+    streamed = _write(opened, target, removal, read_rows(rows_before))
     bias_by_context = {}
     for key, number in opened.contexts.items():
         bias_by_context[", ".join(filter(None, key))] = means[0 if len(means) == 1 else number]
@@ -448,23 +456,37 @@ def _check_target(target: Path, source: Source) -> None:
         raise InputError.at(target, "a file that is not an input", remedy="name another file")
     if target.is_dir():
         raise InputError.at(target, "a file to write", "a folder", "name a file in it")
-    if PREDICTION in source.schema.names:
-        raise InputError(
-            f"{next(iter(source.files))}: has a column {PREDICTION!r}, which the corrected file "
-            "also needs; rename it."
-        )
+    for name in new_columns(source.labels):
+        if name in source.schema.names:
+            raise InputError(
+                f"{next(iter(source.files))}: has a column {name!r}, which the corrected file "
+                "also needs; rename it."
+            )
+
+
+def new_columns(labels: Sequence[str]) -> list[str]:
+    """Returns the names of the columns that a corrected file adds."""
+    return [*map(PROBABILITY.format, labels), CONFIDENCE, PREDICTION]
 
 
 @jax.jit
-def _correct(state: Shift, scores: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns the corrected scores, and the predicted labels before and after the correction."""
-    corrected = apply(state, scores)
-    return corrected, predict(scores), predict(corrected)
+def _correct(
+    state: Shift, scores: jax.Array, temperature: float
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Returns corrected scores, probabilities, and the predictions before and after."""
+    corrected = apply(state, scores) / temperature
+    return corrected, jax.nn.softmax(corrected), predict(scores), predict(corrected)
 
 
-def _write(
-    source: Source, target: Path, means: np.ndarray, strength: float, batches: Iterator[RowBatch]
-) -> Streamed:
+class Removal(NamedTuple):
+    """The removed bias [contexts, k] in nats, its strength, and the temperature."""
+
+    means: np.ndarray
+    strength: float
+    temperature: float
+
+
+def _write(source: Source, target: Path, removal: Removal, batches: Iterator[RowBatch]) -> Streamed:
     """Writes the corrected scores of all rows and counts the predictions."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -479,9 +501,12 @@ def _write(
     while file_column in source.schema.names:
         file_column += "_"
     fields += [pa.field(file_column, pa.string())] if source.is_by_file else []
-    fields.append(pa.field(PREDICTION, pa.dictionary(pa.int32(), pa.string())))
+    *probabilities, _ = names = new_columns(source.labels)
+    types = [pa.float32()] * len(probabilities) + [pa.dictionary(pa.int32(), pa.string())]
+    fields += map(pa.field, names, types)
     schema = pa.schema(fields)
-    encoded = [name for name in schema.names if name not in source.labels]
+    encoded = [n for n in schema.names if n not in source.labels and n not in probabilities]
+    means, strength, temperature = removal
     with (
         arrow_errors(target),
         whole_file(target) as file,
@@ -494,7 +519,8 @@ def _write(
             scores[:n] = rows.scores
             bias[:n] = means[rows.contexts] if len(means) > 1 else means
             state = Shift(jnp.asarray(bias), jnp.float32(strength))
-            corrected, before, after = (np.asarray(a)[:n] for a in _correct(state, scores))
+            found = (np.asarray(array)[:n] for array in _correct(state, scores, temperature))
+            corrected, probs, before, after = found
             predicted += [np.bincount(before, minlength=k), np.bincount(after, minlength=k)]
             rows_changed += int((before != after).sum())
             rows_written += n
@@ -505,6 +531,8 @@ def _write(
             columns = {name: rows.table[name] for name in source.schema.names}
             for label, name in enumerate(source.labels):
                 columns[name] = pa.array(corrected[:, label])
+                columns[PROBABILITY.format(name)] = pa.array(probs[:, label])
+            columns[CONFIDENCE] = pa.array(probs.max(axis=1))
             if source.is_by_file:
                 columns[file_column] = pa.repeat(rows.file, n)
             columns[PREDICTION] = pa.DictionaryArray.from_arrays(after, list(source.labels))

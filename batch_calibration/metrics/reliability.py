@@ -8,7 +8,9 @@ from scipy.special import log_softmax
 from batch_calibration.metrics.intervals import Estimate, over_units
 from batch_calibration.metrics.table import BINS
 
+COLUMNS = "log loss (nats)", "Brier score", "ECE (%)"
 DRAWS = 2000
+"""The number of bootstrap draws of the ECE."""
 
 
 class Reliability(NamedTuple):
@@ -18,14 +20,21 @@ class Reliability(NamedTuple):
         nll: the mean negative log-likelihood in nats (see `nll`), with its 95 % interval.
         brier: the Brier score, 0 to 2 (see `brier`).
         ece: the expected calibration error, 0 to 1 (see `ece`).
-        bins: [15, 3], for each bin of confidence the number of rows, the mean confidence, and the
-            share of right predictions; NaN in bins without rows.
+        bins: [15, 3], for each bin of confidence the number of rows, the sum of their confidence,
+            and the number of right predictions.
     """
 
     nll: Estimate
     brier: Estimate
     ece: Estimate
     bins: np.ndarray
+
+    def texts(self) -> list[str]:
+        """Formats log loss, Brier score and ECE, each with its interval, for `COLUMNS`."""
+        texts = []
+        for value, low, high in self[:2]:
+            texts.append(f"{value:.3f} [{low:.3f}, {high:.3f}]")
+        return [*texts, str(self.ece)]
 
 
 def measure_reliability(scores: np.ndarray, labels: np.ndarray) -> Reliability:
@@ -61,11 +70,9 @@ def measure_reliability(scores: np.ndarray, labels: np.ndarray) -> Reliability:
     drawn = np.random.default_rng(0).multivariate_normal(gaps, covariance, DRAWS, method="svd")
     low, high = np.quantile(np.abs(drawn).sum(axis=-1), (0.025, 0.975))
     ece = float(np.abs(gaps).sum())
-    with np.errstate(invalid="ignore"):
-        bins = np.stack([counts, sums / counts, rights / counts], axis=-1)
     return Reliability(
         over_units(-log_p[rows, labels]),
         over_units(((probs - is_label) ** 2).sum(axis=-1)),
         Estimate(ece, max(2 * ece - float(high), 0.0), max(2 * ece - float(low), 0.0)),
-        bins,
+        np.stack([counts, sums, rights], axis=-1),
     )

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.files import Number
-from batch_calibration.metrics import Estimate, Reliability, deviation
+from batch_calibration.metrics import Estimate, deviation
+from batch_calibration.metrics.reliability import COLUMNS
 from batch_calibration.studies import Record
 
 if TYPE_CHECKING:
@@ -387,7 +388,7 @@ def right_cells(diagnosis: Diagnosis) -> Cells:
 
 def reliability_cells(diagnosis: Diagnosis) -> Cells:
     """Makes rows of log loss, Brier score and ECE before and after; only a header without them."""
-    rows: Cells = [["probabilities", "log loss (nats)", "Brier score", "ECE (%)"]]
+    rows: Cells = [["scores", *COLUMNS]]
     after = f"after {diagnosis.method}"
     found = {f"{after}, with T": diagnosis.tempered}
     for name, right in (("as they are", diagnosis.before), (after, diagnosis.after)):
@@ -395,15 +396,5 @@ def reliability_cells(diagnosis: Diagnosis) -> Cells:
             found[name] = right.reliability
     for name in sorted(found, key=lambda name: (name != "as they are", len(name))):
         if reliability := found[name]:
-            rows.append([name, *probability_cells(reliability)])
+            rows.append([name, *map(NumberCell, reliability.texts())])
     return rows
-
-
-def probability_cells(found: Reliability) -> list[NumberCell]:
-    """Formats log loss, Brier score and ECE, each with its interval."""
-    cells = []
-    for estimate in found[:2]:
-        number, low, high = (f"{end:.3f}" for end in estimate)
-        cells.append(NumberCell(f"{number} [{low}, {high}]"))
-        cells[-1].parts = number, f"[{low}, {high}]", ""
-    return [*cells, estimate_cell(found.ece, is_share=True)]

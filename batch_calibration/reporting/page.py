@@ -355,12 +355,14 @@ def _run(runs: Sequence[Run]) -> str:
 
 
 def context_tables(verdict: Verdict) -> list[Table]:
-    """Makes two tables of a context: facts of each label, and the share of right answers."""
+    """Makes tables of a context: facts of each label, right answers, and probabilities."""
     name, rows = verdict.name, cells.label_cells(verdict.diagnosis)
     both = [Table("", "labels", f"{name}: labels", rows, unit="shares in %")]
     if verdict.diagnosis.before:  # it needs right labels
         rows = cells.right_cells(verdict.diagnosis)
         both.append(Table("", "right", f"{name}: right answers", rows, unit="in %"))
+        if len(rows := cells.reliability_cells(verdict.diagnosis)) > 1:
+            both.append(Table("", "probabilities", f"{name}: probabilities", rows))
     return both
 
 

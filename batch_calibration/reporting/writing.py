@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batch_calibration.diagnosis.known_shares import BY_DESIGN, Known, know_shares
 from batch_calibration.diagnosis.recommend import recommend_tables
@@ -26,6 +28,9 @@ from batch_calibration.reporting.tables import context_table, make_tables
 from batch_calibration.reporting.words import Card
 from batch_calibration.scores import BALANCED, TRAIN_LABELS, ScoreTable
 from batch_calibration.studies import Record, Run
+
+if TYPE_CHECKING:
+    from batch_calibration.reporting.figures.style import Drawn
 
 WITHOUT_FIGURES = (
     "The figures need matplotlib, which is not installed: pip install 'batch-calibration[plots]'."
@@ -140,6 +145,8 @@ def write_report(
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
         each = [context_table(name, card)] if len(card.verdicts) > 1 else []
         shown = [*tables.get(name, ()), *each, *chain.from_iterable(map(context_tables, few))]
+        if few and (reliability := _draw_few(few)):
+            drawn.setdefault(name, []).append(figure_html(f"{name}-reliability", reliability))
         sections.append(Section(card.heading, shown, drawn.get(name, ()), card.verdicts))
     last_run = max((run.began for run in runs or ()), default="")
     title, date = title or name_page(results.records), date or last_run[:10]
@@ -149,6 +156,16 @@ def write_report(
     )
     write_whole(page, html.encode())
     return shown_cards, [*missing]
+
+
+def _draw_few(verdicts: Sequence[Verdict]) -> "Drawn | None":
+    """Draws the reliability of a few contexts; None without right labels or matplotlib."""
+    with suppress(ImportError):
+        from batch_calibration.reporting.figures.preferences import draw_reliability
+
+        diagnoses = [verdict.diagnosis for verdict in verdicts]
+        return draw_reliability(diagnoses, [verdict.name for verdict in verdicts])
+    return None
 
 
 def make_cards(results: Results, verdicts: Mapping[str, Verdict]) -> dict[str, Card]:

@@ -43,12 +43,16 @@ def draw_preferences(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> D
 
 @style.styled
 def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
-    """Draws two panels for each context: the preference for each label, and its shares."""
+    """Draws preferences, shares and, with right labels, the reliability of each context."""
     most = max(len(diagnosis.label_names) for _, diagnosis in pairs)
-    size = 3.2 + 0.3 * most, 2.4
-    figure, grid = style.panels(2 * len(pairs), size, across=2, shares_y=False)
+    has_probs = all(_has_probs(diagnosis) for _, diagnosis in pairs)
+    size, across = (3.2 + 0.3 * most, 2.4), 3 if has_probs else 2
+    figure, grid = style.panels(across * len(pairs), size, across=across, shares_y=False)
     rows: list[Row] = [("context", "what", "label", "value")]
-    for (title, diagnosis), left, right in zip(pairs, grid[::2], grid[1::2], strict=True):
+    for number, (title, diagnosis) in enumerate(pairs):
+        left, right, *more = grid[across * number : across * (number + 1)]
+        for axes in more:
+            rows += _draw_reliability(axes, title, diagnosis)
         drawn = _draw_preference(left, title, diagnosis) | _draw_shares(right, title, diagnosis)
         for kind, numbers in drawn.items():
             for label, number in zip(diagnosis.label_names, numbers, strict=True):
@@ -56,7 +60,56 @@ def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
         for axes in (left, right):
             style.name_ticks(axes.xaxis, diagnosis.label_names)
     note = "Lines on the bars of a preference are ± 2 standard errors over rows."
+    if has_probs:
+        note += f" {RELIABILITY_NOTE}"
     return style.finish(figure, HEADING, note, rows)
+
+
+RELIABILITY_NOTE = (
+    "Right: the share of right predictions among rows of similar probability; on the diagonal "
+    "probabilities are right, below it they are too high. Larger dots are more rows."
+)
+
+
+@style.styled
+def draw_reliability(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Drawn | None:
+    """Draws the reliability of contexts with right labels; None if there are none."""
+    found = [pair for pair in zip(titles, diagnoses, strict=True) if _has_probs(pair[1])]
+    if not found:
+        return None
+    figure, grid = style.panels(len(found), (3.0, 2.4), across=3, shares_y=False)
+    rows: list[Row] = [("context", "what", "label", "value")]
+    for axes, (title, diagnosis) in zip(grid, found, strict=True):
+        rows += _draw_reliability(axes, title, diagnosis)
+    return style.finish(figure, "How reliable probabilities are", RELIABILITY_NOTE, rows)
+
+
+def _has_probs(diagnosis: Diagnosis) -> bool:
+    return diagnosis.before is not None and diagnosis.before.reliability is not None
+
+
+def _draw_reliability(axes: Axes, title: str, diagnosis: Diagnosis) -> list[Row]:
+    """Draws accuracy by confidence before and after; returns the rows of the CSV."""
+    after, rows = diagnosis.after and diagnosis.after.reliability, list[Row]()
+    found = {"predicted": diagnosis.before and diagnosis.before.reliability}
+    found |= {f"after {diagnosis.method}": after, "with a temperature": diagnosis.tempered}
+    axes.plot([0, 100], [0, 100], color=style.FAINT, lw=1.4, zorder=0)
+    colors = palette.color(BASELINE), palette.color(CORRECTED), palette.SPARES[4]
+    for (name, reliability), color in zip(found.items(), colors, strict=True):
+        if reliability is None:
+            continue
+        counts, *sums = reliability.bins[reliability.bins[:, 0] > 0].T
+        x, y = (100 * sum_ / counts for sum_ in sums)
+        axes.plot(x, y, color=color, lw=1.2, label=name)
+        dots = axes.scatter(x, y, 8 + 120 * counts / counts.sum(), color=color)
+        texts = []
+        for confidence, right, count in zip(x, y, counts, strict=True):
+            texts.append(f"{name}: {count:.0f} rows, {confidence:.1f} %, {right:.1f} % right")
+            rows.append((title, f"right in %, {name}", f"{confidence:.4g} %", float(right)))
+        style.name_marks(dots, texts)
+    x_title = "probability of the prediction (%)"
+    style.label(axes, f"{title}: reliability", x_title, "right (%)", width=3.5)
+    return rows
 
 
 def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:
