@@ -176,10 +176,10 @@ def _temperature(
 def _answer(text: str, table: ScoreTable, scores: np.ndarray) -> np.ndarray:
     """Answers rows [n, k] of a table by the cut-off LABEL=PROBABILITY."""
     where, (label, _, number) = f"--threshold={text}", text.rpartition("=")
-    refuse_unknown("label", label, table.label_names, where=where)
-    expected = "a probability above 0 and below 1"
-    with answering(ValueError, where, expected, "use the one of batch-calibration threshold"):
+    expected, remedy = "LABEL=PROBABILITY, above 0 and below 1", "the command threshold gives one"
+    with answering(ValueError, where, expected, remedy):
         share = float(number)
+    refuse_unknown("label", label, table.label_names, where=where)
     if not 0 < share < 1:
         remedy = f"log-odds L are 1 / (1 + exp(-L)): --threshold={label}={expit(share):.6g}"
         raise InputError.at(where, expected, number, remedy)

@@ -169,7 +169,6 @@ TEMPERATURE = (
     "divides the corrected scores for probabilities: a number, or auto (fitted to --labeled, or to "
     "the right labels of the other rows)"
 )
-GOAL = "precision:P, recall:P, cost:FALSE_POSITIVE:FALSE_NEGATIVE, or f1"
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),
@@ -192,7 +191,7 @@ READING = (
 )
 LEARNING = (
     Flag("positive", "LABEL", "label with the cut-off", of="threshold"),
-    Flag("for", "GOAL", GOAL, of="threshold"),
+    Flag("for", "GOAL", "precision:P, recall:P, cost:FP:FN (costs) or f1", of="threshold"),
     Flag("methods", "A,B", "methods (default: all that the scores allow)", of="compare"),
     Flag("methods", "A,B", "methods, or all (default: the paper's and advised ones)", of="report"),
     Flag("option", "METHOD.NAME=VALUE", "an option of a method; may be repeated", [], of=COMPARING),
@@ -203,9 +202,9 @@ LEARNING = (
     ),
     ADVICE._replace(of=CORRECTING),
     Flag("temperature", "T", TEMPERATURE, None, of=CORRECTING),
-    Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
+    Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=SHOWING),
     Flag("prior", "SHARES", SHARES),
-    Flag("ordinal", "", "labels are grades in order", of=f"{CORRECTING} recommend"),
+    Flag("ordinal", "", "labels are grades in order", of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
     Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),

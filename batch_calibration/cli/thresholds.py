@@ -14,7 +14,7 @@ from batch_calibration.errors import InputError, answering, extra, refuse_unknow
 from batch_calibration.files import csv_text, write_whole
 from batch_calibration.reporting.cells import show_cells
 
-APPLIED = "method option strength advice temperature prior probe labeled seed ordinal"
+APPLIED = "method option strength advice temperature prior probe labeled seed"
 """Flags that change corrected scores."""
 NOTE = (
     "On held-out rows, in % [95 % interval]. A cut-off with * does not reach the goal on the "
@@ -27,7 +27,7 @@ def choose_cut_offs(args: Namespace) -> None:
     output.check_plot(args.plot)
     if args.output and not args.output.endswith(".csv"):
         raise InputError.at(f"--output={args.output}", "a file that ends in .csv")
-    args.goal = vars(args)["for"]
+    args.goal, args.dtype, args.ordinal = vars(args)["for"], "", False
     read_goal(args.goal, "--for")
     command = _command(args)  # before `check_method` sets defaults
     check_method(args)

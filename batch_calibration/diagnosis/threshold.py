@@ -236,11 +236,13 @@ def choose_threshold(
 def log_odds_of(rows: np.ndarray, column: int) -> np.ndarray:
     """Computes log p - log(1 - p) of one label, with p the softmax of scores [n, k] in nats.
 
-    >>> log_odds_of(np.log([[0.2, 0.3, 0.5]]), 2).round(6).tolist()
-    [0.0]
+    >>> log_odds_of(np.log([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]), 2).tolist()
+    [0.0, 1.386294361]
     """
     exact = np.asarray(rows, np.float64)
-    return np.asarray(exact[:, column] - logsumexp(np.delete(exact, column, axis=1), axis=1))
+    log_odds = exact[:, column] - logsumexp(np.delete(exact, column, axis=1), axis=1)
+    # Rows with the same scores in another order would differ by the rounding of the sum.
+    return np.asarray(log_odds.round(9))
 
 
 def answer(rows: np.ndarray, column: int, cut: float) -> np.ndarray:
@@ -255,12 +257,16 @@ def answer(rows: np.ndarray, column: int, cut: float) -> np.ndarray:
 
 
 def _ratios(
-    hits: np.ndarray, answered: np.ndarray, positive: np.ndarray | float, costs: Sequence[float]
+    hits: np.ndarray,
+    answered: np.ndarray,
+    positive: np.ndarray,
+    costs: Sequence[float],
+    rows: int = 1,
 ) -> np.ndarray:
-    """Returns numerators and denominators of `MEASURES`, [2, 5, ...], of rows or of cut-offs."""
+    """Returns numerators and denominators of `MEASURES`, [2, 5, ...], from counts of rows."""
     wrong = costs[0] * (answered - hits) + costs[1] * (positive - hits)
     above = hits, hits, hits, answered, wrong
-    below = answered, positive, (answered + positive) / 2, 1.0, 1.0
+    below = answered, positive, (answered + positive) / 2, rows, rows
     return np.stack(np.broadcast_arrays(*above, *below)).reshape(2, 5, -1)
 
 
@@ -274,8 +280,8 @@ def _measure_cuts(
     """
     levels, place = np.unique(-log_odds, return_inverse=True)
     counts = np.bincount(place), np.bincount(place, is_positive)
-    answered, hits = (np.append(0, np.cumsum(count)) / len(place) for count in counts)
-    above, below = _ratios(hits, answered, is_positive.mean(), costs)
+    answered, hits = (np.append(0.0, np.cumsum(count)) for count in counts)
+    above, below = _ratios(hits, answered, is_positive.sum(), costs, len(place))
     with np.errstate(invalid="ignore"):  # the precision of no answer is NaN
         return np.concatenate([[np.inf], -levels, [-np.inf]]), above / below
 
