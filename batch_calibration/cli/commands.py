@@ -57,8 +57,8 @@ def calibrate_files(args: Namespace) -> None:
     has_probs = summaries.have_probabilities(corrected)
     scored = []
     for context, file in zip(corrected, files, strict=True):
-        one = output.Scored(context.table, context.tempered, file, has_probs, context.answers)
-        scored.append(one)
+        facts = context.tempered, file, has_probs, context.diagnosis.grades, context.answers
+        scored.append(output.Scored(context.table, *facts))
     summaries.print_filled(summaries.describe_probabilities(corrected), stream_out)
     if to_output:
         output.write(scored, "-")

@@ -108,7 +108,7 @@ def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corr
     advised = [advice for advice, _ in followed] or advise_contexts(
         tables, stated, ordinal=args.ordinal
     )
-    method, is_ordinal = args.method, args.ordinal or None
+    method = args.method
     with Waiting("diagnosing", len(tables)) as waiting:
         each = zip(tables, found, advised, stated, strict=True)
         for table, of_table, advice, of_context in each:
@@ -127,7 +127,7 @@ def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corr
                 answers = _answer(cut, table, temper(scores, temperature))
                 name = f"{method} at {cut}"
             diagnosis = diagnose_table(
-                table, scores, name, strength, args.dtype, known, ordinal=is_ordinal,
+                table, scores, name, strength, args.dtype, known, ordinal=args.ordinal,
                 temperature=temperature, answers=answers,
             )  # fmt: skip
             corrected.append(
@@ -238,7 +238,7 @@ def _correct(
 
 def advise_contexts(
     tables: Sequence[ScoreTable], stated: Sequence[Stated], *, by_labels: bool = False,
-    ordinal: bool | None = None,
+    ordinal: bool | Sequence[str] | None = None,
 ) -> list[Advice]:  # fmt: skip
     """Returns the advice for each context.
 
@@ -247,7 +247,7 @@ def advise_contexts(
         stated: the shares that the user stated for each context.
         by_labels: True uses labeled rows, too: of --labeled, or else of the contexts themselves for
             a second answer.
-        ordinal: True if labels are grades in order.
+        ordinal: see `recommend`.
     """
     known = []
     for table, of_context in zip(tables, stated, strict=True):
@@ -255,7 +255,7 @@ def advise_contexts(
         known.append(BY_DESIGN if is_by_design else of_context.known)
     finished = list[Advice]()
     with Waiting("choosing a correction", len(tables)) as waiting:
-        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal or None)
+        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal)
         for table, advice, one in zip(tables, advised, stated, strict=True):
             finished.append(_advise_one(table, advice, one.counts, by_labels=by_labels))
             waiting.move(len(finished))

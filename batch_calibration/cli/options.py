@@ -165,10 +165,7 @@ MISSING = (
     "labels not returned: least (just below the lowest returned score), drop, bound (the range of "
     "results), or nats such as -30"
 )
-TEMPERATURE = (
-    "divides the corrected scores for probabilities: a number, or auto (fitted to --labeled, or to "
-    "the right labels of the other rows)"
-)
+TEMPERATURE = "divides the scores for probabilities: a number, or auto, by labels"
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),
@@ -204,7 +201,7 @@ LEARNING = (
     Flag("temperature", "T", TEMPERATURE, None, of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=SHOWING),
     Flag("prior", "SHARES", SHARES),
-    Flag("ordinal", "", "labels are grades in order", of="calibrate diagnose recommend"),
+    Flag("ordinal", "[=A,B,C]", "grades, lowest first", None, of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
     Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
     Flag("seed", None, "seed of the random starts", 0, int),
@@ -316,6 +313,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """Parses the arguments of the program: the command and its flags."""
     # A shell expands `~` at the beginning of a word, but not after `--output=`.
     words = [HOME.sub(lambda flag: f"{flag[1]}{Path.home()}", word) for word in arguments]
+    # A file after the flag alone is not its value.
+    words = ["--ordinal=" if word == "--ordinal" else word for word in words]
     command = words[0] if words else ""
     if not command.startswith("-") and command and command not in COMMANDS:
         guard.fail(str(InputError.unknown("command", command, COMMANDS)))
@@ -329,6 +328,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     of_study = any(word.startswith("--workdir") for word in words)
     parser, commands = _make_parser(command, of_study=of_study)
     args = parser.parse_args(_respell(words, parser.flags()))
+    if getattr(args, "ordinal", None) is not None:
+        args.ordinal = split_names(args.ordinal) or True
     if args.command in ON_BOTH:
         _check_source(commands[args.command], args)
     elif args.command in ON_STUDIES and getattr(args, "workdir", "none") == "":

@@ -22,20 +22,21 @@ from batch_calibration.calibration.temperature import AUTO
 from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
+from batch_calibration.diagnosis.diagnosis import Grades
 from batch_calibration.errors import CONTROLS, InputError, answering, extra
 from batch_calibration.files import object_at, quote_formula, quote_formulas, write_csv, write_whole
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.integrations.streams import (
     CONFIDENCE,
-    PROBABILITY,
     Streamed,
     correct_stream,
     count_rows,
     open_source,
 )
 from batch_calibration.metrics import accuracy, balanced_accuracy
+from batch_calibration.metrics.grades import expected_grade
 from batch_calibration.reporting.cells import Cells, show_cells
-from batch_calibration.scores import FILLED, ScoreTable
+from batch_calibration.scores import FILLED, PROBABILITY, ScoreTable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
 ABOUT = ("task", "model")
@@ -57,6 +58,7 @@ class Scored(NamedTuple):
         scores: [n, k], the scores of its test rows.
         file: its file.
         has_probs: True to write the softmax of the scores, too.
+        grades: the measured grades, to write the expected grade of each row.
         answers: [n], the predictions; None for the labels of the largest scores.
     """
 
@@ -64,6 +66,7 @@ class Scored(NamedTuple):
     scores: np.ndarray
     file: Path
     has_probs: bool = False
+    grades: Grades | None = None
     answers: np.ndarray | None = None
 
 
@@ -94,9 +97,10 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
     keys += [CONFIDENCE] * contexts[0].has_probs
     keys += ["gold"] * any((block.labels >= 0).any() for block in blocks)
     keys += ["filled"] * any(FILLED in block.spec for block in blocks)
+    keys += ["expected_grade", "grade_deviation"] * all(context.grades for context in contexts)
     column = _name_columns(keys, contexts)
     of_contexts = []
-    for (table, scores, *_, answers), block in zip(contexts, blocks, strict=True):
+    for (table, scores, _, _, grades, answers), block in zip(contexts, blocks, strict=True):
         names, columns = np.array([*table.label_names, ""], object), Columns()
         for key in filter(column.__contains__, ABOUT):
             columns[column[key]] = np.full(len(scores), str(table.context.get(key, "")), object)
@@ -114,6 +118,9 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
             filled = columns[column["filled"]] = np.full(len(scores), "", object)
             for row, label in cast("list[list[int]]", block.spec.get(FILLED, [])):
                 filled[row] += ", " * bool(filled[row]) + names[label]
+        if grades and "expected_grade" in column:
+            found = expected_grade(scores, grades.values)
+            columns[column["expected_grade"]], columns[column["grade_deviation"]] = found
         of_contexts.append(columns)
     return of_contexts
 
@@ -357,12 +364,12 @@ def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
     fits = fits and args.temperature != AUTO and not args.threshold
     # Estimated shares would have to be counted before the first batch.
     fits = fits and not (args.option or args.results) and args.prior != prior.ESTIMATED
-    if fits and Path(args.output).suffix == ".parquet":
+    if fits and not args.ordinal and Path(args.output).suffix == ".parquet":
         return True
     if (rows := count_rows(files)) > MAX_ROWS_IN_MEMORY:
         raise InputError(
             f"{args.files[0]}: {rows:,} rows are too many for a table in memory; use "
-            "--output=FILE.parquet and --method=bc or cc, which read batch by batch."
+            "--output=FILE.parquet and --method=bc or cc, not --ordinal, to read batch by batch."
         )
     return False
 

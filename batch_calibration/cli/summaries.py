@@ -25,6 +25,7 @@ from batch_calibration.reporting.cells import (
     context_cells,
     filled,
     gain_cell,
+    grade_cells,
     label_cells,
     reliability_cells,
     right_cells,
@@ -175,6 +176,8 @@ def show_contexts(
                 show_cells("Right answers in % [95 % interval]", right_cells(context.diagnosis))
             if len(cells := reliability_cells(context.diagnosis)) > 1:
                 show_cells("Probabilities: softmax over the labels [95 % interval]", cells)
+            if grades := grade_cells(context.diagnosis):
+                show_cells("Grades: mean absolute errors, quadratic kappa [95 % interval]", grades)
             print()
             for sentence in context.sentences():
                 print_filled(sentence)

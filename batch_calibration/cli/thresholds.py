@@ -27,7 +27,7 @@ def choose_cut_offs(args: Namespace) -> None:
     output.check_plot(args.plot)
     if args.output and not args.output.endswith(".csv"):
         raise InputError.at(f"--output={args.output}", "a file that ends in .csv")
-    args.goal, args.dtype, args.ordinal = vars(args)["for"], "", False
+    args.goal, args.dtype, args.ordinal = vars(args)["for"], "", None
     read_goal(args.goal, "--for")
     command = _command(args)  # before `check_method` sets defaults
     check_method(args)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from math import factorial
@@ -18,11 +17,12 @@ from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.missing_scores import fill_scores
 from batch_calibration.arrays.numbers import read_scores, usual_jax
 from batch_calibration.calibration.shift import LEAST_STATED_SHARE
-from batch_calibration.diagnosis.diagnosis import Diagnosis, Right, unit_of
+from batch_calibration.diagnosis.diagnosis import Diagnosis, Grades, Right, unit_of
 from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, validation
 from batch_calibration.methods.run import holds_cosines
 from batch_calibration.metrics import accuracy_of, gain_of, measure_reliability
+from batch_calibration.metrics.grades import are_numbers, grade_values, measure_grades
 from batch_calibration.scores import ScoreTable, check_distinct
 
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
@@ -243,7 +243,7 @@ def diagnose(
     from_probs: bool | None = None,
     dtype: str = "",
     cosines: bool | None = None,
-    ordinal: bool | None = None,
+    ordinal: bool | Sequence[str] | None = None,
     shares: Sequence[float] | None = None,
     temperature: float | np.ndarray | None = None,
     answers: np.ndarray | None = None,
@@ -273,14 +273,16 @@ def diagnose(
         cosines: True if scores are cosines, scaled or not. None: True if all scores are within 1 of
             0 and cannot be log-probabilities. Logits of a language model are in nats, because only
             differences matter.
-        ordinal: True if labels are grades in order; None: see `are_grades`.
+        ordinal: True if labels are grades with numbers as names; the names from lowest to highest
+            if they are words; None: see `are_grades`.
         shares: [k], known shares of the labels.
         temperature: a number, or [n], that divides the corrected scores for their probabilities.
         answers: [n], label indices in place of the labels with the largest corrected scores, such
             as answers by a cut-off.
 
     Raises:
-        InputError: `calibrate` would refuse the scores, or the dtype is unknown.
+        InputError: `calibrate` would refuse the scores, the dtype is unknown, or `ordinal` is True
+            for words or names other labels.
 
     >>> found = diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], 20 * [0, 1])
     >>> print(found.before.accuracy, found.after.accuracy, len(found.changed))
@@ -308,9 +310,9 @@ def diagnose(
         dtype = own  # a float32 array may hold scores of any dtype
     n, k = rows.shape[0], rows.shape[-1]
     exact = rows.astype(np.float64)  # sums over many float32 rows lose digits
-    is_matched = shares is not None or (
-        are_grades(exact, label_names) if ordinal is None else ordinal
-    )
+    is_graded = are_grades(exact, label_names) if ordinal is None else ordinal is not False
+    values = grade_values(label_names, True if ordinal is None else ordinal) if is_graded else None
+    is_matched = shares is not None or is_graded
     mean, moves = exact.mean(axis=0), exact
     if is_matched:
         mean, moves = matched_offset(exact, shares)
@@ -329,6 +331,7 @@ def diagnose(
     if dtype and answers is None:
         rounded = find_rounded(exact, after.astype(np.float64), dtype)
     is_labeled = gold >= 0
+    of_probs = after / np.broadcast_to(1.0 if temperature is None else temperature, n)[:, None]
     classes = accuracy_before = accuracy_after = gain = tempered = None
     if is_labeled.any():
         labels_known = gold[is_labeled]
@@ -338,9 +341,11 @@ def diagnose(
         accuracy_before = right(guess[is_labeled], scores=exact[is_labeled])
         accuracy_after = right(new_guess[is_labeled], scores=after[is_labeled])
         if temperature is not None:
-            divisors = np.broadcast_to(temperature, n)[:, None]
-            tempered = measure_reliability((after / divisors)[is_labeled], labels_known)
+            tempered = measure_reliability(of_probs[is_labeled], labels_known)
         gain = gain_of(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
+    grades = None
+    if values is not None and not cosines:
+        grades = Grades(values, *(measure_grades(s, values, gold) for s in (exact, of_probs)))
     are_log_probs = not (cosines or validation.no_log_probs(rows))
     return Diagnosis(
         label_names=label_names,
@@ -367,6 +372,7 @@ def diagnose(
         cosines=cosines,
         is_matched=is_matched,
         tempered=tempered,
+        grades=grades,
     )
 
 
@@ -382,7 +388,7 @@ def are_grades(rows: np.ndarray, names: Sequence[str]) -> bool:
     (True, False, True)
     """
     k = len(names)
-    if k < 3 or not all(re.fullmatch(r"-?\d+([.]\d+)?", name.strip()) for name in names):
+    if k < 3 or not are_numbers(names):
         return False
     order = np.argsort([float(name) for name in names])
     steps, tops = np.diff(rows[:, order], axis=1), rows[:, order].argmax(axis=1)
@@ -416,7 +422,7 @@ def matched_offset(
 
 def diagnose_table(
     table: ScoreTable, corrected: np.ndarray, method: str, strength: float = 1.0, dtype: str = "",
-    shares: Sequence[float] | None = None, *, ordinal: bool | None = None,
+    shares: Sequence[float] | None = None, *, ordinal: bool | Sequence[str] | None = None,
     temperature: float | np.ndarray | None = None, answers: np.ndarray | None = None,
 ) -> Diagnosis:  # fmt: skip
     """Diagnoses the test rows of a table and their corrected scores [n, k] from a method."""

@@ -9,6 +9,7 @@ import numpy as np
 from batch_calibration.diagnosis.forms import paragraphs_html, to_frame
 from batch_calibration.errors import shown
 from batch_calibration.metrics import Estimate, Reliability, mean_recall_interval
+from batch_calibration.metrics.grades import GradeErrors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,20 @@ class Right(NamedTuple):
         return Estimate(float(self.recall.mean()), *ends)
 
 
+class Grades(NamedTuple):
+    """Measurements of labels that are grades, before and after a correction.
+
+    Attributes:
+        values: [k], the grade of each label.
+        before: the grades without a correction.
+        after: the grades by the corrected scores.
+    """
+
+    values: np.ndarray
+    before: GradeErrors
+    after: GradeErrors
+
+
 class Diagnosis(NamedTuple):
     """Measurements of one context's scores, before and after a correction.
 
@@ -83,6 +98,8 @@ class Diagnosis(NamedTuple):
         is_matched: True if the preference is the bias that matches known or equal shares.
         tempered: the quality of the corrected scores' probabilities with a temperature; None
             without a temperature or known labels.
+        grades: the measurements of grades; None for other labels, and for cosines, which have no
+            probabilities.
     """
 
     label_names: tuple[str, ...]
@@ -109,6 +126,7 @@ class Diagnosis(NamedTuple):
     cosines: bool = False
     is_matched: bool = False
     tempered: Reliability | None = None
+    grades: Grades | None = None
 
     @property
     def unit(self) -> float:
@@ -124,6 +142,12 @@ class Diagnosis(NamedTuple):
     def size(self) -> float:
         """The preference of the most preferred label over the least preferred one, in `unit`."""
         return float(np.ptp(self.preference)) / self.unit
+
+    @property
+    def order(self) -> np.ndarray:
+        """The indices [k] of the labels in tables and figures; grades begin with the lowest."""
+        values = np.arange(len(self.label_names)) if self.grades is None else self.grades.values
+        return values.argsort()
 
     @property
     def rare(self) -> np.ndarray:

@@ -46,6 +46,7 @@ from batch_calibration.diagnosis.known_shares import Known, Share, know_roughly,
 from batch_calibration.errors import InputError, call, shown
 from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, validation
 from batch_calibration.metrics import accuracy_of, gain_of
+from batch_calibration.metrics.grades import grade_values
 from batch_calibration.scores import NO_PLACE_BIAS, ScoreTable, make_block
 from batch_calibration.typing import Scalar
 
@@ -240,7 +241,7 @@ def recommend(
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
     cosines: bool | None = None,
-    ordinal: bool | None = None,
+    ordinal: bool | Sequence[str] | None = None,
 ) -> Advice:
     """Recommends label shares to match, or no correction, with reasons and the expected gain.
 
@@ -276,13 +277,14 @@ def recommend(
         label_names: k names for the sentences; by default a frame's columns.
         from_probs: True if scores, probe and labeled are probabilities, see `calibrate`.
         cosines: True if scores are cosines, scaled or not, see `diagnose`.
-        ordinal: True if labels are grades in order. None: True if the names are numbers and the
-            scores of most rows fall from the largest score to both ends, see `are_grades`.
+        ordinal: True if labels are grades, or their names from lowest to highest. None: True if the
+            names are numbers and the scores of most rows fall from the largest score to both ends,
+            see `are_grades`.
 
     Raises:
         InputError: `calibrate` would refuse the scores; only one of labeled and labels is given; a
-            probe is given without labeled rows; no shares within the ranges sum to 1; or more than
-            one of target_prior, share and counts is given.
+            probe is given without labeled rows; ordinal names other labels; no shares within the
+            ranges sum to 1; or more than one of target_prior, share and counts is given.
 
     >>> advice = recommend(30 * [[-1.0, -4.0], [-2.0, -2.5]], label_names=("no", "yes"))
     >>> advice.short, advice.balanced.short
@@ -335,9 +337,9 @@ def recommend(
 
 
 def advise(
-    rows: np.ndarray, names: Sequence[str], known: Known | None = None, *,
-    shares: tuple[float, ...] | None = None, contexts: int = 1, same_rows: bool = False,
-    cosines: bool | None = None, ordinal: bool | None = None, is_labeled: bool = False,
+    rows: np.ndarray, names: Sequence[str], known: Known | None = None, *, contexts: int = 1,
+    shares: tuple[float, ...] | None = None, same_rows: bool = False, is_labeled: bool = False,
+    cosines: bool | None = None, ordinal: bool | Sequence[str] | None = None,
 ) -> Advice:  # fmt: skip
     """Recommends shares for unlabeled scores [n, k].
 
@@ -350,12 +352,14 @@ def advise(
         contexts: the number of contexts with which the shares were estimated.
         same_rows: True if these contexts are known to have the same rows.
         cosines: True if scores are cosines, scaled or not; None: see `diagnose`.
-        ordinal: True if labels are grades; None: see `are_grades`.
+        ordinal: see `recommend`.
         is_labeled: True if enough right labels are known, so that no sentence asks for labels.
     """
     seen, is_unscaled = signals(rows), validation.look_like_cosines(rows)
     cosines = is_unscaled if cosines is None else cosines
-    is_graded = are_grades(rows, names) if ordinal is None else ordinal
+    is_graded = are_grades(rows, names) if ordinal is None else ordinal is not False
+    if not isinstance(ordinal, bool | None):
+        grade_values(names, ordinal)  # refuses other labels
     equal = (OF_COSINES, Options()) if is_unscaled else (MATCH, Options(share_error=0.0))
     if is_graded:
         equal = MATCH, Options(share_error=GRADES_ERROR)
@@ -600,7 +604,7 @@ def recommend_tables(
     groups: Sequence[Hashable],
     known: Sequence[Known | None] | None = None,
     *,
-    ordinal: bool | None = None,
+    ordinal: bool | Sequence[str] | None = None,
 ) -> list[Advice]:
     """Recommends shares for each table.
 
@@ -609,7 +613,7 @@ def recommend_tables(
             unknown, or if labels are about equally frequent and the tables have the same rows.
         groups: for each table, a value that is equal for tables of one task.
         known: for each table, its known shares, if any.
-        ordinal: True if labels are grades in order; None: see `are_grades`.
+        ordinal: see `recommend`.
     """
     for table in tables:
         validation.check_scores(table.blocks["test"].log_probs, from_probs=False)
@@ -625,7 +629,7 @@ def recommend_tables(
 
 
 def _advise_group(
-    tables: Sequence[ScoreTable], known: Known | None, ordinal: bool | None
+    tables: Sequence[ScoreTable], known: Known | None, ordinal: bool | Sequence[str] | None
 ) -> list[Advice]:
     """Recommends shares for the tables of one task."""
     same_rows, cosines = run.have_same_rows(tables), run.holds_cosines(tables[0])

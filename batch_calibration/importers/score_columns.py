@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations, compress, permutations, product
 
 import numpy as np
+from scipy.special import softmax
 
 from batch_calibration.arrays.frames import GOLD
 from batch_calibration.errors import InputError, shown, spell
@@ -15,6 +16,7 @@ from batch_calibration.importers.cells import Column, Columns
 from batch_calibration.importers.questions import read_flag
 from batch_calibration.importers.vectors import Names, are_labels, first_cell, is_vector, scores_of
 from batch_calibration.responses.top_k import SPACES, fold
+from batch_calibration.scores import PROBABILITY
 
 ROW_NUMBER = re.compile("|ids?|idx|index|row|row_id|doc_id|unnamed: 0|__index_level_0__")
 """Names of columns that number the rows."""
@@ -72,6 +74,7 @@ def choose_real(
     Raises:
         InputError: Some columns may belong to no label.
     """
+    real = _without_softmax(real)
     sums, notes = _sum_spellings(real, gold)
     if sums:
         spelled = {fold(name) for name in sums}
@@ -84,6 +87,20 @@ def choose_real(
         listed, name = ", ".join(map(repr, real)), spell("labels", tuple(real)[:2])
         notes.append(f"All columns of real numbers are labels: {listed}; if not, pass {name}.")
     return tuple(real), tuple(notes), sums
+
+
+def _without_softmax(real: Numbers) -> Numbers:
+    """Leaves out probabilities p(A), p(B) that are the softmax of A, B, and their maximum."""
+    labels = [name for name in real if PROBABILITY.format(name) in real]
+    if len(labels) < 2:
+        return real
+    columns = [*map(PROBABILITY.format, labels)]
+    probs = np.stack([real[name] for name in columns])  # [k, n]
+    expected = softmax(np.stack([real[name] for name in labels]), axis=0)
+    if not np.allclose(probs, expected, atol=1e-4):
+        return real
+    kept = {name: numbers for name, numbers in real.items() if name not in columns}
+    return {n: kept[n] for n in kept if n in labels or not np.allclose(kept[n], probs.max(axis=0))}
 
 
 def column_sets(names: Collection[str], labels: Sequence[str]) -> list[Names]:

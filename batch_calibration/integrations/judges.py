@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, ndtri, stdtrit
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError, call, shown
 from batch_calibration.files import Json
 from batch_calibration.files.rows import json_rows
 from batch_calibration.importers.cells import number_of, numbers_of, short_names
@@ -431,7 +431,8 @@ def _candidate_first(table: _Table) -> np.ndarray:
     is_first, has_rule = [], table.keys() >= {"instruction", "preference"}
     if not has_rule and table.keys().isdisjoint(names):
         expected = "the order of the answers, true or false in candidate_first"
-        raise InputError.at(table.wheres[0], expected, shown([*table]), "add this column")
+        remedy = f"add this column; for ratings use {call('diagnose', 'scores', {'gold': 'human'})}"
+        raise InputError.at(table.wheres[0], expected, shown([*table]), remedy)
     for row, (where, cell) in enumerate(zip(table.wheres, table.take(*names), strict=True)):
         if cell is None and has_rule:
             # In alpaca_eval's rule, the order depends only on the instruction.

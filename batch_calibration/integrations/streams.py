@@ -28,6 +28,7 @@ from batch_calibration.importers.gold import ClassIndices, check_gold, read_gold
 from batch_calibration.importers.tables import Gaps, fill_labels, refuse_several
 from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
 from batch_calibration.responses.servers import refuse_constant
+from batch_calibration.scores import PROBABILITY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -266,8 +267,6 @@ def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.
 
 PREDICTION = "prediction"  # column of the label with the largest corrected score
 CONFIDENCE = "confidence"  # column of the probability of this label
-PROBABILITY = "p({})"
-"""The name of a label's column of probabilities, the softmax of its row's corrected scores."""
 FILE = "task"
 """Column of a row's file, if each file is a context; `task_` if another column has this name."""
 MAX_IDS = 50_000_000  # maximum number of rows with compared ids, each of 8 bytes

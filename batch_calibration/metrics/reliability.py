@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 from batch_calibration.metrics.intervals import Estimate, over_units
 from batch_calibration.metrics.table import BINS
 
-COLUMNS = "log loss (nats)", "Brier score", "ECE (%)"
+COLUMNS = "log loss", "Brier score", "ECE (%)"
 DRAWS = 2000
 """The number of bootstrap draws of the ECE."""
 

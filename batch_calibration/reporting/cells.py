@@ -372,7 +372,7 @@ def label_cells(diagnosis: Diagnosis) -> Cells:
     for i, name in enumerate(diagnosis.label_names):
         percents = [f"{100 * share[i]:.1f}" for share in shares]
         rows.append([name, f"{diagnosis.preference[i] / diagnosis.unit:+.2f}", *percents])
-    return rows
+    return [rows[0], *(rows[1 + i] for i in diagnosis.order)]
 
 
 def right_cells(diagnosis: Diagnosis) -> Cells:
@@ -398,3 +398,17 @@ def reliability_cells(diagnosis: Diagnosis) -> Cells:
         if reliability := found[name]:
             rows.append([name, *map(NumberCell, reliability.texts())])
     return rows
+
+
+def grade_cells(diagnosis: Diagnosis) -> Cells:
+    """Makes rows of mean grades and errors: right, before, after; no rows without grades."""
+    if (grades := diagnosis.grades) is None:
+        return []
+    rows: Cells = [["grades", "mean expected", "error of expected", "error of predicted", "kappa"]]
+    if diagnosis.classes is not None:
+        rows.append(["right", NumberCell(f"{diagnosis.classes @ grades.values:.2f}"), "", "", ""])
+    pairs = ("as they are", grades.before), (f"after {diagnosis.method}", grades.after)
+    for name, found in pairs[: 1 + (diagnosis.method != "icl")]:
+        texts = [f"{e.value:.2f} [{e.low:.2f}, {e.high:.2f}]" for e in found[1:] if e]
+        rows.append([name, *map(NumberCell, (f"{found.mean:.2f}", *texts))])
+    return [row[: len(rows[-1])] for row in rows]  # without right labels there are no errors

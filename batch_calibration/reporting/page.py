@@ -355,7 +355,7 @@ def _run(runs: Sequence[Run]) -> str:
 
 
 def context_tables(verdict: Verdict) -> list[Table]:
-    """Makes tables of a context: facts of each label, right answers, and probabilities."""
+    """Makes tables of a context: labels, right answers, probabilities, and grades."""
     name, rows = verdict.name, cells.label_cells(verdict.diagnosis)
     both = [Table("", "labels", f"{name}: labels", rows, unit="shares in %")]
     if verdict.diagnosis.before:  # it needs right labels
@@ -363,6 +363,8 @@ def context_tables(verdict: Verdict) -> list[Table]:
         both.append(Table("", "right", f"{name}: right answers", rows, unit="in %"))
         if len(rows := cells.reliability_cells(verdict.diagnosis)) > 1:
             both.append(Table("", "probabilities", f"{name}: probabilities", rows))
+    if rows := cells.grade_cells(verdict.diagnosis):
+        both.append(Table("", "grades", f"{name}: grades", rows, unit="absolute errors, kappa"))
     return both
 
 

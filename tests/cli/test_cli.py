@@ -114,7 +114,7 @@ def test_scores_come_in_and_go_out_by_pipes(table):
     ours = ("-m", "batch_calibration", "calibrate", "-")
     done = python(*ours, *GIVEN, input=path.read_text())
     rows = done.stdout.splitlines()
-    assert rows[0] == "row,no,yes,prediction,gold" and len(rows) == 61
+    assert rows[0] == "row,no,yes,p(no),p(yes),confidence,prediction,gold" and len(rows) == 61
     assert rows[1].startswith("r0,")
     assert "the scores favor" in done.stderr
     done = python(*ours, code=2, input="no,yes\n1,x\n")
@@ -169,7 +169,11 @@ def test_many_files_are_many_contexts(table, tmp_path, capsys):
     assert all(f"part-{name}, m" in stdout for name in ("one", "two", "three", "four"))
     assert "4 contexts, 240 rows" in stdout
     run("calibrate", tmp_path / "part-*.csv", *GIVEN, f"--output={tmp_path / 'o.csv'}")
-    assert (tmp_path / "o.csv").read_text().startswith("task,model,row,no,yes,prediction,gold\n")
+    assert (
+        (tmp_path / "o.csv")
+        .read_text()
+        .startswith("task,model,row,no,yes,p(no),p(yes),confidence,prediction,gold\n")
+    )
 
 
 def test_by_tells_contexts_apart(tmp_path, capsys):
@@ -186,7 +190,8 @@ def test_compare_prints_every_method(table, capsys):
     path, *_ = table
     run("compare", path, *GIVEN)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 12 and max(map(len, lines[:-2])) <= 80
+    # A table of accuracies, and one of probabilities with the same methods.
+    assert len(lines) <= 12 + 9 and max(map(len, lines[:-2])) <= 80
     assert lines[0].endswith("60 labeled rows") and lines[3].startswith("icl  ")
     assert any(line.startswith("bc  ") for line in lines)
     run("compare", path, *GIVEN, "--all")

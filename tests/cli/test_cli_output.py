@@ -35,7 +35,7 @@ def partly_labeled(tmp_path):
 
 def test_accuracy_over_files_is_that_of_their_labeled_rows(partly_labeled, capsys):
     cli.run(["compare", *partly_labeled, "--gold=gold", "--methods=icl"])
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("icl")]
+    line, _ = [line for line in capsys.readouterr().out.splitlines() if line.startswith("icl")]
     assert line.split() == ["icl", "83.3"]  # 100 of 120 labeled rows are right
 
 
@@ -157,11 +157,12 @@ def test_ids_and_labels_are_no_formulas_of_a_spreadsheet(tmp_path, ending, delim
     cli.run(["calibrate", str(path), *flags, f"--output={output}"])
     with output.open(newline="") as file:
         head, *lines = csv.reader(file, delimiter=delimiter)
-    assert head == ["row", "'=A()", "yes", "prediction", "gold"]
+    assert head[:4] == ["row", "'=A()", "yes", "p(=A())"]
+    assert head[4:] == ["p(yes)", "confidence", "prediction", "gold"]
     quoted = [f"'{text.strip()}" if text[0] != "\t" else "x" for text in FORMULAS]
     assert [line[0] for line in lines] == [*quoted, "-3", "plain"]
     assert [float(line[1]) for line in lines] == [-1.5 - i for i in range(7)]
-    assert {line[4] for line in lines} == {"'=A()"}
+    assert {line[7] for line in lines} == {"'=A()"}
 
 
 def test_tables_in_tabs_are_quoted_too():
@@ -250,7 +251,7 @@ def test_a_failed_write_of_chunks_is_repeated_as_a_whole(tmp_path, monkeypatch):
 
 
 def test_half_a_surrogate_pair_is_escaped_in_files(two_contexts, tmp_path):
-    (table, scores, file), _ = two_contexts
+    (table, scores, file, *_), _ = two_contexts
     block = table.blocks["test"]._replace(row_ids=("\ud800", "b"))
     scored = output.Scored(table._replace(blocks={"test": block}), scores, file)
     for name in ("o.csv", "o.jsonl"):

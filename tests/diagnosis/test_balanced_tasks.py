@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate
-from batch_calibration.cli import commands, studies
+from batch_calibration.cli import correcting, studies
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.studies import make_report, score
 from batch_calibration.diagnosis.known_shares import know_shares
@@ -136,12 +136,12 @@ def test_embedded_images_are_drawn_equally_often():
 def test_shares_that_are_stated_go_before_the_design():
     scores = np.random.default_rng(0).normal([-3.0, -2.0], 1.0, (60, 2)).astype(np.float32)
     table = ScoreTable({"balanced": True}, ("a", "b"), {"test": make_block(scores)})
-    (advice,) = commands._advise([table], [Stated()])
+    (advice,) = correcting.advise_contexts([table], [Stated()])
     verdict = judge_context("", "", advice, table)
     assert (verdict.advice.source, verdict.advice.options) == ("equal", {"share_error": 0.0})
     corrected = calibrate(scores, "prior_matching", share_error=0.0, from_probs=False)
     expected = np.asarray(corrected).argmax(axis=1)
     changed = np.flatnonzero(expected != scores.argmax(axis=1))
     assert sorted(verdict.diagnosis.changed) == changed.tolist()
-    (advice,) = commands._advise([table], [Stated(know_shares((0.8, 0.2)))])
+    (advice,) = correcting.advise_contexts([table], [Stated(know_shares((0.8, 0.2)))])
     assert (advice.source, advice.options) == ("stated", {"target_prior": (0.8, 0.2)})

@@ -1,10 +1,15 @@
 """Grades 1 to 5 of a simulated rater: known by their scores, never corrected by their means."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from batch_calibration import calibrate, diagnose, recommend
+from batch_calibration import calibrate, diagnose, plot, recommend
 from batch_calibration.diagnosis.diagnose import are_grades, matched_offset
+from batch_calibration.metrics.grades import measure_grades
+from batch_calibration.reporting.cells import aligned, grade_cells, label_cells
+from batch_calibration.reporting.page import context_tables
 
 GRADES = ("1", "2", "3", "4", "5")
 PLANTED = np.array([0.0, 0.0, 0.0, 1.5, 0.0])
@@ -97,3 +102,71 @@ def test_the_offset_is_the_match_and_its_error_that_of_draws():
         offsets.append(bias - bias.mean())
         errors.append(moves.std(axis=0, ddof=1) / np.sqrt(len(moves)))
     np.testing.assert_allclose(np.mean(errors, axis=0), np.std(offsets, axis=0), rtol=0.35)
+
+
+WORDS = ("terrible", "bad", "okay", "good", "great")
+SHUFFLED = np.array([3, 0, 4, 2, 1])
+COLUMNS = [WORDS[i] for i in SHUFFLED]
+
+
+def test_words_in_an_order_are_measured_as_numbers_are():
+    scores, gold = rate(1.0, PLANTED)
+    numbers = diagnose(scores, gold, label_names=GRADES)
+    of_column = SHUFFLED.argsort()
+    words = diagnose(scores[:, SHUFFLED], of_column[gold], label_names=COLUMNS, ordinal=WORDS)
+    assert words.grades.values.tolist() == [4.0, 1.0, 5.0, 3.0, 2.0]
+    for found, expected in zip(words.grades[1:], numbers.grades[1:], strict=True):
+        np.testing.assert_allclose(np.hstack(found), np.hstack(expected), atol=1e-6)
+    assert numbers.grades.before == measure_grades(scores, np.arange(1.0, 6), gold)
+    after = measure_grades(np.asarray(calibrate(scores)), np.arange(1.0, 6), gold)
+    np.testing.assert_allclose(np.hstack(numbers.grades.after), np.hstack(after), atol=1e-5)
+    # Tables and figures begin with the lowest grade.
+    assert [row[0] for row in label_cells(words)] == ["label", *WORDS]
+    assert [row[1:] for row in label_cells(words)] == [row[1:] for row in label_cells(numbers)]
+    left, right = plot(words).axes
+    for axes in (left, right):
+        assert [label.get_text() for label in axes.get_xticklabels()] == [*WORDS]
+    heights = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in left.patches}
+    np.testing.assert_allclose([heights[i] for i in range(5)], numbers.preference, atol=1e-5)
+    assert "bias that matches" in left.get_ylabel()
+
+
+def test_other_labels_have_no_grades_and_a_prior_alone_makes_none():
+    scores, gold = rate(1.0)
+    letters = diagnose(scores, gold, label_names=[*"abcde"], shares=[0.2] * 5)
+    assert letters.is_matched and letters.grades is None and grade_cells(letters) == []
+    assert diagnose(scores, gold, label_names=GRADES, ordinal=False).grades is None
+    assert diagnose(scores / 100, label_names=GRADES, cosines=True, ordinal=True).grades is None
+
+
+def test_words_without_an_order_are_asked_for_one(refuses):
+    scores, _ = rate(1.0)
+    asked = refuses(diagnose, scores, label_names=COLUMNS, ordinal=True)
+    assert asked.key == "ordinal" and asked.remedy.endswith("from lowest to highest")
+    assert refuses(diagnose, scores, ordinal=True).got == "words without an order"
+    for door in (diagnose, recommend):
+        error = refuses(door, scores, label_names=COLUMNS, ordinal=("bad", "good"))
+        assert "good, terrible, great, okay, bad" in str(error) and "'bad, good'" in error.got
+    assert recommend(scores, label_names=COLUMNS, ordinal=WORDS) == recommend(
+        scores, label_names=COLUMNS, ordinal=True
+    )
+
+
+def test_the_table_of_grades():
+    scores = np.log([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.5, 0.25], [0.1, 0.2, 0.7]])
+    same = diagnose(scores, [0, 1, 2, 2], corrected=scores, label_names="123", ordinal=True)
+    assert aligned(grade_cells(same)) == [
+        "grades       mean expected  error of expected  error of predicted              kappa",
+        "───────────  ─────────────  ─────────────────  ──────────────────  ─────────────────",
+        "right                 2.25",
+        "as they are           2.05  0.50 [0.00, 1.05]   0.25 [0.00, 1.05]  0.80 [0.00, 1.00]",
+        "after bc              2.05  0.50 [0.00, 1.05]   0.25 [0.00, 1.05]  0.80 [0.00, 1.00]",
+    ]
+    assert len(grade_cells(same._replace(method="icl"))) == 3
+    unlabeled = grade_cells(diagnose(scores, corrected=scores, label_names="123", ordinal=True))
+    assert unlabeled[:2] == [["grades", "mean expected"], ["as they are", "2.05"]]
+    *_, table = context_tables(SimpleNamespace(name="mine", diagnosis=same))
+    assert (table.title, table.cells) == (
+        "mine: grades, absolute errors, kappa",
+        grade_cells(same),
+    )

@@ -14,7 +14,7 @@ def test_a_diagnosis_is_drawn_and_a_frame():
     diagnosis = diagnose(SCORES, GOLD, label_names=NAMES)
     figure = plot(diagnosis, "mine")
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["mine: preference", "mine: 40 rows"]
+    assert titles == ["mine: preference", "mine: 40 rows", "mine: reliability"]
     heights = [bar.get_height() for bar in figure.axes[0].patches]
     assert heights == pytest.approx([0.625, -0.625])
     frame = diagnosis.to_frame()

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import softmax
 
 from batch_calibration import calibrate, read, recommend, recommend_together
-from batch_calibration.cli import commands, prior
+from batch_calibration.cli import commands, correcting, prior
 from batch_calibration.diagnosis import advice as advices
 from batch_calibration.diagnosis import known_shares, signals
 from batch_calibration.diagnosis.recommend import CANDIDATES, choose_by_labels
@@ -344,7 +344,7 @@ def test_the_console_pools_the_contexts_of_a_task():
         context = {"task": "mine", "seed": seed}
         tables.append(ScoreTable(context, ("a", "b"), {"test": make_block(rows, gold)}))
     tables.append(tables[0]._replace(context={"task": "other"}))
-    found = commands._advise(tables, [prior.Stated()] * 4)
+    found = correcting.advise_contexts(tables, [prior.Stated()] * 4)
     assert [advice.source for advice in found] == 3 * ["pooled"] + ["estimated"]
     methods = 3 * ["bc_pooled_shares"] + ["bc_empirical_bayes"]
     groups = [table.context["task"] for table in tables]
@@ -354,7 +354,7 @@ def test_the_console_pools_the_contexts_of_a_task():
         gaps = np.ptp(followed.scores - corrected[method].scores, axis=1)
         np.testing.assert_allclose(gaps, 0, atol=2e-3)
     balanced = prior.Stated(known_shares.know_roughly("balanced", 2))
-    stated = commands._advise(tables, [balanced] * 4)
+    stated = correcting.advise_contexts(tables, [balanced] * 4)
     # Of contexts that may have other rows, each is matched to equal shares.
     assert [advice.source for advice in stated] == 4 * ["equal"]
 

@@ -85,6 +85,7 @@ def drawn(tables, shifted):
         "draw_strip": intervals.draw_strip("gain", names, numbers, "#1f77c4", ("x", "y"), "h", ""),
         "draw_estimates": intervals.draw_estimates({"SST-2": estimates}, "h"),
         "draw_preferences": preferences.draw_preferences(found, ["one", "the other"]),
+        "draw_reliability": preferences.draw_reliability(found, ["one", "the other"]),
         "draw_preferences of many": preferences.draw_preferences(2 * found, list("abcd")),
         "draw_planes": scores.draw_planes(tables, "m"),
         "draw_distributions": paper_figures.draw_distributions(shifted[0], "m"),

@@ -58,7 +58,7 @@ def _draw_labels(pairs: Sequence[tuple[str, Diagnosis]]) -> Drawn:
             for label, number in zip(diagnosis.label_names, numbers, strict=True):
                 rows.append((title, kind, label, float(number)))
         for axes in (left, right):
-            style.name_ticks(axes.xaxis, diagnosis.label_names)
+            style.name_ticks(axes.xaxis, np.take(diagnosis.label_names, diagnosis.order).tolist())
     note = "Lines on the bars of a preference are ± 2 standard errors over rows."
     if has_probs:
         note += f" {RELIABILITY_NOTE}"
@@ -114,7 +114,7 @@ def _draw_reliability(axes: Axes, title: str, diagnosis: Diagnosis) -> list[Row]
 
 def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:
     """Draws the preference for each label and its error; returns the numbers of the CSV."""
-    at = np.arange(len(diagnosis.label_names))
+    at = diagnosis.order.argsort()
     unit = np.nan_to_num(diagnosis.unit, nan=1.0)
     size, error = diagnosis.preference / unit, 2 * np.nan_to_num(diagnosis.error) / unit
     color = palette.SPARES[4]
@@ -122,6 +122,8 @@ def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, 
     axes.vlines(at, size - error, size + error, colors=INK, lw=1.4)
     axes.axhline(0.0, color=INK, lw=1.0, zorder=0)
     y = "mean log-probability\nless the labels' mean (nats)"
+    if diagnosis.is_matched:
+        y = "bias that matches the shares,\nless the labels' mean (nats)"
     if diagnosis.cosines:
         y = "mean cosine less the labels' mean\n(standard deviations)"
     style.label(axes, f"{title}: preference", y=y, width=3.5)
@@ -130,7 +132,7 @@ def _draw_preference(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, 
 
 def _draw_shares(axes: Axes, title: str, diagnosis: Diagnosis) -> dict[str, np.ndarray]:
     """Draws the shares of each label before, after and right, in %; returns them."""
-    at, names = np.arange(len(diagnosis.label_names)), diagnosis.label_names
+    at, names = diagnosis.order.argsort(), diagnosis.label_names
     shares = {"predicted": 100 * diagnosis.predicted}
     shares[f"after {diagnosis.method}"] = 100 * diagnosis.corrected
     looks = (-0.2, BASELINE), (0.2, CORRECTED)
