@@ -308,6 +308,7 @@ def diagnose(
         raise InputError.at("corrected", expected, after.shape, "pass a correction of these scores")
     if not dtype and UNIT_ROUNDOFF.get(own := str(getattr(scores, "dtype", ""))):
         dtype = own  # a float32 array may hold scores of any dtype
+    dtype = "" if answers is not None else dtype  # margins are not those of the answers
     n, k = rows.shape[0], rows.shape[-1]
     exact = rows.astype(np.float64)  # sums over many float32 rows lose digits
     is_graded = are_grades(exact, label_names) if ordinal is None else ordinal is not False
@@ -327,9 +328,6 @@ def diagnose(
     if labels is not None:
         label_numbers = column_numbers(in_row_order(labels, "labels", scores), columns)
         gold = validation.check_labels(label_numbers, rows)
-    rounded = None
-    if dtype and answers is None:
-        rounded = find_rounded(exact, after.astype(np.float64), dtype)
     is_labeled = gold >= 0
     of_probs = after / np.broadcast_to(1.0 if temperature is None else temperature, n)[:, None]
     classes = accuracy_before = accuracy_after = gain = tempered = None
@@ -367,7 +365,7 @@ def diagnose(
         after=accuracy_after,
         gain=gain,
         doubt=ask_about_order(rows, gold),
-        rounded=rounded,
+        rounded=find_rounded(exact, after.astype(np.float64), dtype) if dtype else None,
         dtype=dtype,
         cosines=cosines,
         is_matched=is_matched,
