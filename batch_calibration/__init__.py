@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from batch_calibration.diagnosis.diagnose import diagnose
     from batch_calibration.diagnosis.labeling import rows_to_label
     from batch_calibration.diagnosis.recommend import recommend, recommend_together
+    from batch_calibration.diagnosis.threshold import Threshold, choose_threshold
     from batch_calibration.errors import InputError
     from batch_calibration.importers import Reading, read
     from batch_calibration.methods import METHODS, Method
@@ -54,6 +55,7 @@ _HOMES = {
     "diagnosis": "Advice Comparison Diagnosis compare diagnose load_advice recommend save_advice",
     "diagnosis.labeling": "rows_to_label",
     "diagnosis.recommend": "recommend_together",
+    "diagnosis.threshold": "Threshold choose_threshold",
     "errors": "InputError",
     "importers": "Reading read",
     "methods": "METHODS Method",
@@ -68,11 +70,11 @@ _HOMES = {
 
 __all__ = [
     "METHODS", "Advice", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",
-    "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
-    "bootstrap_interval", "brier", "calibrate", "compare", "diagnose", "ece", "ensemble",
-    "fit_temperature", "load_advice", "load_results", "macro_f1", "nll", "plot", "predict", "read",
-    "recommend", "recommend_together", "rows_to_label", "rsd", "save_advice", "summary",
-    "total_variation",
+    "ScoreTable", "Threshold", "__version__", "accuracy", "balanced_accuracy", "bias_score",
+    "bootstrap_interval", "brier", "calibrate", "choose_threshold", "compare", "diagnose", "ece",
+    "ensemble", "fit_temperature", "load_advice", "load_results", "macro_f1", "nll", "plot",
+    "predict", "read", "recommend", "recommend_together", "rows_to_label", "rsd", "save_advice",
+    "summary", "total_variation",
 ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from batch_calibration.cli.correcting import (
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext
+from batch_calibration.cli.thresholds import choose_cut_offs
 from batch_calibration.diagnosis import Advice, save_advice
 from batch_calibration.diagnosis.comparison import Comparison, compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
@@ -57,7 +58,7 @@ def calibrate_files(args: Namespace) -> None:
     has_probs = summaries.have_probabilities(corrected)
     scored = []
     for context, file in zip(corrected, files, strict=True):
-        facts = context.tempered, file, has_probs, context.diagnosis.grades
+        facts = context.tempered, file, has_probs, context.diagnosis.grades, context.answers
         scored.append(output.Scored(context.table, *facts))
     summaries.print_filled(summaries.describe_probabilities(corrected), stream_out)
     if to_output:
@@ -310,4 +311,5 @@ RUN = {
     "label": label_files,
     "recommend": recommend_files,
     "report": report_files,
+    "threshold": choose_cut_offs,
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit, logit
 
 from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration.temperature import (
@@ -19,7 +20,7 @@ from batch_calibration.calibration.temperature import (
 from batch_calibration.cli import inputs, prior, summaries
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
-from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext
+from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext, temper
 from batch_calibration.diagnosis import LEAVE, Advice
 from batch_calibration.diagnosis.advice import (
     EQUAL,
@@ -36,8 +37,9 @@ from batch_calibration.diagnosis.recommend import (
     move_by_counts,
     recommend_tables,
 )
+from batch_calibration.diagnosis.threshold import answer
 from batch_calibration.diagnosis.verdicts import doubt, follow, name_of
-from batch_calibration.errors import InputError, answering, shown
+from batch_calibration.errors import InputError, answering, refuse_unknown, shown
 from batch_calibration.methods import (
     METHODS,
     Corrected,
@@ -116,15 +118,21 @@ def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corr
                 is_stated = advice.source in (EQUAL, STATED)
                 known = tuple(shares.values()) if shares and is_stated else None
             scores, labeled = np.asarray(of_table.corrected.scores), None
-            if "labeled" in table.blocks and args.temperature == AUTO:
+            is_fitted = args.temperature == AUTO or args.command == "threshold"
+            if "labeled" in table.blocks and is_fitted:
                 labeled = of_table.labeled_rows(table, args.seed)
             temperature = _temperature(args.temperature, table, scores, labeled)
+            name, answers = method, None
+            if cut := getattr(args, "threshold", ""):
+                answers = _answer(cut, table, temper(scores, temperature))
+                name = f"{method} at {cut}"
             diagnosis = diagnose_table(
-                table, scores, method, strength, args.dtype, known, ordinal=args.ordinal,
-                temperature=temperature,
+                table, scores, name, strength, args.dtype, known, ordinal=args.ordinal,
+                temperature=temperature, answers=answers,
             )  # fmt: skip
-            context = CorrectedContext(table, scores, diagnosis, advice, temperature, labeled)
-            corrected.append(context)
+            corrected.append(
+                CorrectedContext(table, scores, diagnosis, advice, temperature, labeled, answers)
+            )
             waiting.move(len(corrected))
     return corrected
 
@@ -163,6 +171,19 @@ def _temperature(
     if labeled is not None:
         return float(find_temperature(*labeled))
     return cross_fit_temperature(scores, gold)
+
+
+def _answer(text: str, table: ScoreTable, scores: np.ndarray) -> np.ndarray:
+    """Answers rows [n, k] of a table by the cut-off LABEL=PROBABILITY."""
+    where, (label, _, number) = f"--threshold={text}", text.rpartition("=")
+    expected, remedy = "LABEL=PROBABILITY, above 0 and below 1", "the command threshold gives one"
+    with answering(ValueError, where, expected, remedy):
+        share = float(number)
+    refuse_unknown("label", label, table.label_names, where=where)
+    if not 0 < share < 1:
+        remedy = f"log-odds L are 1 / (1 + exp(-L)): --threshold={label}={expit(share):.6g}"
+        raise InputError.at(where, expected, number, remedy)
+    return answer(scores, table.label_names.index(label), float(logit(share)))
 
 
 def _follow_file(file: str, tables: Sequence[ScoreTable]) -> list[tuple[Advice, Correction]]:

@@ -86,6 +86,7 @@ ON_FILES = {
     "convert": "convert scores to score tables, in a workdir or a file",
     "ensemble": "combine several prompts' scores of the same rows into one answer for each row",
     "recommend": "recommend a method, or no correction, and give the reasons",
+    "threshold": "choose a cut-off on a label's probability, for a precision, recall or cost",
     "report": "write an HTML page with each prompt's preference and all tables and figures",
     "ask": "ask an API for the label scores of a file of prompts; no study, no probes",
     "label": "choose rows to label, and write them to a table with an empty column",
@@ -93,9 +94,10 @@ ON_FILES = {
 }
 ON_BOTH = ("calibrate", "report")
 """Commands that read either files of scores or the scores of a study in a workdir."""
-READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend", "label")
+READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend", "threshold", "label")
 """Commands on files to which --workdir=DIR is the same as DIR."""
-CORRECTING, COMPARING = "calibrate diagnose", "compare report"
+CORRECTING, COMPARING = "calibrate diagnose threshold", "compare report"
+SHOWING, JSON = "calibrate diagnose", "compare diagnose recommend threshold"
 NO_SCORES = "ask judge"
 """Commands on files that hold no scores."""
 ON_STUDIES = {
@@ -133,6 +135,8 @@ recommend scores.csv --gold=label
 recommend scores.csv --prior=0.3..0.7 --labeled=labeled.csv --output=advice.json
 label scores.csv --n=32 --output=to_label.csv
 label prompt_1.csv prompt_2.csv --task=mine --ids=id --labeled=to_label.csv --output=more.csv
+threshold scores.csv --gold=label --positive=yes --for=precision:0.9
+threshold scores.csv --labeled=labeled.csv --positive=yes --for=cost:5:1 --output=curve.csv
 report 'logs/**/samples_*.jsonl' --output=report.html
 report --workdir=W
 ask prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --dry-run
@@ -186,6 +190,8 @@ READING = (
     Flag("cosines", "", "the numbers are cosines, scaled or not"),
 )
 LEARNING = (
+    Flag("positive", "LABEL", "label with the cut-off", of="threshold"),
+    Flag("for", "GOAL", "precision:P, recall:P, cost:FP:FN (costs) or f1", of="threshold"),
     Flag("methods", "A,B", "methods (default: all that the scores allow)", of="compare"),
     Flag("methods", "A,B", "methods, or all (default: the paper's and advised ones)", of="report"),
     Flag("option", "METHOD.NAME=VALUE", "an option of a method; may be repeated", [], of=COMPARING),
@@ -196,7 +202,7 @@ LEARNING = (
     ),
     ADVICE._replace(of=CORRECTING),
     Flag("temperature", "T", TEMPERATURE, None, of=CORRECTING),
-    Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=CORRECTING),
+    Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=SHOWING),
     Flag("prior", "SHARES", SHARES),
     Flag("ordinal", "[=A,B,C]", "grades, lowest first", None, of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
@@ -212,17 +218,20 @@ WRITING = (
     Flag("output", "FILE", "advice as JSON, for --advice; or contexts as .csv", of="recommend"),
     Flag("output", "FILE", "a line for each context, .csv", of="diagnose"),
     Flag("output", "FILE", f"averaged scores: {SCORES}; - for standard output", of="ensemble"),
+    Flag("output", "FILE", "every cut-off with its measures, .csv", of="threshold"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),
     Flag("output", "FILE", "the rows to label, .csv", "to_label.csv", of="label"),
     Flag("n", None, "number of rows to choose", 32, int, of="label"),
     Flag("labeled", "FILE", "rows that are labeled already, by their ids", of="label"),
     Flag("seed", None, "seed of the random start", 0, int, of="label"),
-    Flag("changed", "N", "changed predictions to show", 5, int, of=CORRECTING),
-    Flag("plot", "FILE", "figure of the shares: .png, .pdf or .svg", of=CORRECTING),
+    Flag("changed", "N", "changed predictions to show", 5, int, of=SHOWING),
+    Flag("plot", "FILE", "figure of the shares: .png, .pdf or .svg", of=SHOWING),
+    Flag("plot", "FILE", "figure of all cut-offs: .png, .pdf or .svg", of="threshold"),
+    Flag("threshold", "LABEL=P", "answer LABEL from probability P on", of="calibrate"),
     Flag("results", "", "a copy of results_*.json with acc_METHOD", of="calibrate"),
     Flag("all", "", "show all methods, and why others are left out", of="compare"),
-    Flag("json", "", "print one line of JSON for each context", of="compare diagnose recommend"),
+    Flag("json", "", "print a line of JSON for each context", of=JSON),
     Flag("quiet", "", "print no notes and no progress, only errors"),
     DRY_RUN._replace(of=NO_SCORES),
     Flag("workdir", "DIR", "keep score tables in a workdir", of="convert"),

@@ -59,6 +59,7 @@ class Scored(NamedTuple):
         file: its file.
         has_probs: True to write the softmax of the scores, too.
         grades: the measured grades, to write the expected grade of each row.
+        answers: [n], the predictions; None for the labels of the largest scores.
     """
 
     table: ScoreTable
@@ -66,6 +67,7 @@ class Scored(NamedTuple):
     file: Path
     has_probs: bool = False
     grades: Grades | None = None
+    answers: np.ndarray | None = None
 
 
 def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
@@ -98,7 +100,7 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
     keys += ["expected_grade", "grade_deviation"] * all(context.grades for context in contexts)
     column = _name_columns(keys, contexts)
     of_contexts = []
-    for (table, scores, _, _, grades), block in zip(contexts, blocks, strict=True):
+    for (table, scores, _, _, grades, answers), block in zip(contexts, blocks, strict=True):
         names, columns = np.array([*table.label_names, ""], object), Columns()
         for key in filter(column.__contains__, ABOUT):
             columns[column[key]] = np.full(len(scores), str(table.context.get(key, "")), object)
@@ -108,7 +110,8 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
             probs = softmax(scores, axis=-1)
             columns |= zip(map(PROBABILITY.format, table.label_names), probs.T, strict=True)
             columns[column[CONFIDENCE]] = probs.max(axis=-1)
-        columns[column["prediction"]] = names[scores.argmax(axis=-1)]
+        predicted = scores.argmax(axis=-1) if answers is None else answers
+        columns[column["prediction"]] = names[predicted]
         if "gold" in column:
             columns[column["gold"]] = names[block.labels]  # -1, unknown, is the last name, ""
         if "filled" in column:  # labels with scores that were not returned
@@ -341,7 +344,7 @@ def _harness_metrics(context: CorrectedContext, method: str) -> dict[str, float]
     is_known = block.labels >= 0
     metrics = {"preference_nats": float(np.ptp(scores.astype(np.float64).mean(axis=0)))}
     if is_known.any():
-        labels, after = block.labels[is_known], context.scores[is_known]
+        labels, after = block.labels[is_known], context.predicted[is_known]
         metrics[f"acc_{method}"] = float(accuracy(after, labels))
         metrics["balanced_acc"] = float(balanced_accuracy(scores[is_known], labels))
         metrics[f"balanced_acc_{method}"] = float(balanced_accuracy(after, labels))
@@ -358,7 +361,7 @@ def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
         return False
     # All other options need to read a row twice, or rows of other files.
     fits = args.method in STREAM_METHODS and not args.labeled and args.missing != "bound"
-    fits = fits and args.temperature != AUTO
+    fits = fits and args.temperature != AUTO and not args.threshold
     # Estimated shares would have to be counted before the first batch.
     fits = fits and not (args.option or args.results) and args.prior != prior.ESTIMATED
     if fits and not args.ordinal and Path(args.output).suffix == ".parquet":

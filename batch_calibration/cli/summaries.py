@@ -59,6 +59,7 @@ class CorrectedContext(NamedTuple):
         temperature: a number or [n], which divides the corrected scores for probabilities; None
             without a temperature.
         labeled: corrected scores [m, k] and labels [m] of the block "labeled", if there is one.
+        answers: [n], the answers by a cut-off; None without one.
     """
 
     table: ScoreTable
@@ -67,13 +68,17 @@ class CorrectedContext(NamedTuple):
     advice: Advice
     temperature: float | np.ndarray | None = None
     labeled: tuple[np.ndarray, np.ndarray] | None = None
+    answers: np.ndarray | None = None
 
     @property
     def tempered(self) -> np.ndarray:
         """The corrected scores [n, k], divided by the temperature."""
-        if self.temperature is None:
-            return self.scores
-        return self.scores / np.float32(self.temperature).reshape(-1, 1)
+        return temper(self.scores, self.temperature)
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The answers [n]: by the cut-off, or else the labels of the largest scores."""
+        return self.scores.argmax(axis=-1) if self.answers is None else self.answers
 
     def sentences(self) -> list[str]:
         """Returns the diagnosis in sentences, and the advice in one sentence."""
@@ -85,6 +90,13 @@ class CorrectedContext(NamedTuple):
         if self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
             advised += f" With the right labels: {call('recommend', 'scores', {})}."
         return [*self.diagnosis.sentences(), advised]
+
+
+def temper(scores: np.ndarray, temperature: float | np.ndarray | None) -> np.ndarray:
+    """Divides scores [n, k] by a temperature, a number or [n]; None leaves them."""
+    if temperature is None:
+        return scores
+    return scores / np.float32(temperature).reshape(-1, 1)
 
 
 def have_probabilities(contexts: Sequence[CorrectedContext]) -> bool:
@@ -247,7 +259,7 @@ def _changed_cells(context: CorrectedContext, max_rows: int) -> Cells:
     block, names = context.table.blocks["test"], context.table.label_names
     rows: Cells = [["row", "before", "after", "right"]]
     for i in context.diagnosis.changed[:max_rows]:
-        before, after = int(block.log_probs[i].argmax()), int(context.scores[i].argmax())
+        before, after = int(block.log_probs[i].argmax()), int(context.predicted[i])
         right = names[block.labels[i]] if block.labels[i] >= 0 else "?"
         rows.append([block.row_ids[i], names[before], names[after], right])
     if len(context.diagnosis.changed) > max_rows:
@@ -408,7 +420,7 @@ def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream:
     rows: Cells = [["context", "rows", "predictions that stay", "accuracy"]]
     for number, first in enumerate(by_distance[0]):
         # Predictions by distance and row: [distances, n].
-        picks = np.array([contexts[number].scores.argmax(axis=-1) for contexts in by_distance])
+        picks = np.array([contexts[number].predicted for contexts in by_distance])
         labels = first.table.blocks["test"].labels
         stable_range = prediction_range(picks, len(first.table.label_names), labels)
         # The lowest and the highest accuracy.

@@ -246,6 +246,7 @@ def diagnose(
     ordinal: bool | Sequence[str] | None = None,
     shares: Sequence[float] | None = None,
     temperature: float | np.ndarray | None = None,
+    answers: np.ndarray | None = None,
 ) -> Diagnosis:
     """Measures the preference of a prompt, the changed predictions, and the gain of a correction.
 
@@ -276,6 +277,8 @@ def diagnose(
             if they are words; None: see `are_grades`.
         shares: [k], known shares of the labels.
         temperature: a number, or [n], that divides the corrected scores for their probabilities.
+        answers: [n], label indices in place of the labels with the largest corrected scores, such
+            as answers by a cut-off.
 
     Raises:
         InputError: `calibrate` would refuse the scores, the dtype is unknown, or `ordinal` is True
@@ -305,6 +308,7 @@ def diagnose(
         raise InputError.at("corrected", expected, after.shape, "pass a correction of these scores")
     if not dtype and UNIT_ROUNDOFF.get(own := str(getattr(scores, "dtype", ""))):
         dtype = own  # a float32 array may hold scores of any dtype
+    dtype = "" if answers is not None else dtype  # margins are not those of the answers
     n, k = rows.shape[0], rows.shape[-1]
     exact = rows.astype(np.float64)  # sums over many float32 rows lose digits
     is_graded = are_grades(exact, label_names) if ordinal is None else ordinal is not False
@@ -314,10 +318,12 @@ def diagnose(
     if is_matched:
         mean, moves = matched_offset(exact, shares)
     error = pair_error(moves, int(mean.argmax()), int(mean.argmin()))
-    guess, new_guess = rows.argmax(axis=-1), after.argmax(axis=-1)
+    guess, new_guess = rows.argmax(axis=-1), after.argmax(axis=-1) if answers is None else answers
     changed = np.flatnonzero(guess != new_guess)
     # The jackknife has a closed form for BC only, because its bias is the mean row.
-    fragile = find_fragile(exact, after, changed, strength=strength) if method == "bc" else None
+    fragile = None
+    if method == "bc" and answers is None:
+        fragile = find_fragile(exact, after, changed, strength=strength)
     gold = np.full(n, -1)  # [n], -1 if unknown
     if labels is not None:
         label_numbers = column_numbers(in_row_order(labels, "labels", scores), columns)
@@ -415,7 +421,7 @@ def matched_offset(
 def diagnose_table(
     table: ScoreTable, corrected: np.ndarray, method: str, strength: float = 1.0, dtype: str = "",
     shares: Sequence[float] | None = None, *, ordinal: bool | Sequence[str] | None = None,
-    temperature: float | np.ndarray | None = None,
+    temperature: float | np.ndarray | None = None, answers: np.ndarray | None = None,
 ) -> Diagnosis:  # fmt: skip
     """Diagnoses the test rows of a table and their corrected scores [n, k] from a method."""
     test = table.blocks["test"]
@@ -424,6 +430,7 @@ def diagnose_table(
         test.log_probs, labels, corrected=corrected, label_names=table.label_names, method=method,
         strength=strength, from_probs=False, dtype=dtype or table.dtype,
         cosines=holds_cosines(table), shares=shares, ordinal=ordinal, temperature=temperature,
+        answers=answers,
     )  # fmt: skip
 
 

@@ -11,11 +11,13 @@ from matplotlib.figure import Figure
 
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
+from batch_calibration.diagnosis.threshold import Threshold
 from batch_calibration.errors import InputError
 from batch_calibration.metrics import Estimate
 from batch_calibration.reporting import palette
 from batch_calibration.reporting.figures import intervals, style
 from batch_calibration.reporting.figures.style import INK, Drawn
+from batch_calibration.reporting.figures.thresholds import draw_thresholds
 from batch_calibration.reporting.frame import BASELINE, CORRECTED
 
 MAX_PANELS = 3  # contexts with panels; of more contexts only the gains are drawn
@@ -172,14 +174,15 @@ def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
 
 
 @usual_jax
-def plot(result: Diagnosis | Advice | Comparison, title: str = "scores") -> Figure:
-    """Draws a result of `diagnose`, `recommend` or `compare` with matplotlib.
+def plot(result: Diagnosis | Advice | Comparison | Threshold, title: str = "scores") -> Figure:
+    """Draws a result of `diagnose`, `recommend`, `compare` or `choose_threshold` with matplotlib.
 
     For a diagnosis it draws the preference for each label with ± 2 standard errors, and the shares
     of labels before and after. For advice it draws the measured accuracy of each method, or the
     expected gain if there are no labels. For a comparison it draws the gain of each method over
-    ICL. Intervals are at 95 %. The figure can be saved by `plot(found).savefig("found.png")`. A
-    notebook shows it once, and pyplot does not keep it.
+    ICL. For a threshold it draws precision, recall and F1 over the cut-offs. Intervals are at 95 %.
+    The figure can be saved by `plot(found).savefig("found.png")`. A notebook shows it once, and
+    pyplot does not keep it.
 
     Args:
         result: the result.
@@ -199,6 +202,8 @@ def plot(result: Diagnosis | Advice | Comparison, title: str = "scores") -> Figu
 def _draw(result: object, title: str) -> Drawn:
     if isinstance(result, Diagnosis):
         return draw_preferences([result], [title])
+    if isinstance(result, Threshold):
+        return draw_thresholds([result], [title])
     if isinstance(result, Comparison):
         gains = {row.method: row.gain for row in result.results if row.gain}
         if not gains:
@@ -218,7 +223,10 @@ def _draw(result: object, title: str) -> Drawn:
             "plot", "accuracies or a gain to expect", f"{result.short} alone", "give labeled="
         )
     raise InputError.at(
-        "plot", "a result of diagnose, recommend or compare", type(result).__name__, "give one"
+        "plot",
+        "a result of diagnose, recommend, compare or choose_threshold",
+        type(result).__name__,
+        "give one",
     )
 
 
