@@ -18,7 +18,8 @@ from batch_calibration.reporting.frame import (
     task_title,
 )
 from batch_calibration.reporting.items import notes_of
-from batch_calibration.studies import ByRows, Record
+from batch_calibration.studies import Record
+from batch_calibration.studies.records import ByRows
 
 # Accuracies in %, one for each context or draw, by the number on the horizontal axis.
 Points = dict[int, np.ndarray]
