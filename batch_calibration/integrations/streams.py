@@ -104,11 +104,8 @@ class Source:
         too_high = np.argwhere(scores > LARGEST)
         if len(too_high):
             row, label = too_high[0]
-            raise InputError(
-                f"{where}: the score of {self.labels[label]!r} in row {first_row + row} is "
-                f"{scores[row, label]:g}, and a single value of this size determines the mean of "
-                "its label; score that row again."
-            )
+            got = f"{scores[row, label]:g} of {self.labels[label]!r} in row {first_row + row}"
+            raise InputError.at(where, "finite log-probabilities", got, "score that row again")
         file_rows = first_row + np.arange(len(scores))
         imported = Imported(where, scores, self.labels, file_rows=file_rows, filler=self.filler)
         scores, is_kept, gaps = fill_labels(imported, self.reading)
@@ -128,11 +125,9 @@ class Source:
             keys = [(*keys[first], text_of(cells[last])) for first, last in split]
         numbers = [self.contexts.setdefault(key, len(self.contexts)) for key in keys]
         if len(self.contexts) > MAX_CONTEXTS:
-            raise InputError(
-                f"{path}: {', '.join(self.reading.by)} of {spell('by')} has more "
-                f"than {MAX_CONTEXTS:,} values; name a column with one value per context, such as "
-                "a prompt."
-            )
+            expected = f"at most {MAX_CONTEXTS:,} values of {', '.join(self.reading.by)}"
+            remedy = f"name a column of contexts in {spell('by')}, such as a prompt"
+            raise InputError.at(path, expected, "more", remedy)
         return np.array(numbers, np.int64)[codes]
 
     def gold(self, rows: RowBatch) -> np.ndarray | None:
@@ -449,10 +444,8 @@ def _check_target(target: Path, source: Source) -> None:
     if target.is_dir():
         raise InputError.at(target, "a file to write", "a folder", "name a file in it")
     if PREDICTION in source.schema.names:
-        raise InputError(
-            f"{next(iter(source.files))}: has a column {PREDICTION!r}, which the corrected file "
-            "also needs; rename it."
-        )
+        where, expected = next(iter(source.files)), f"no column {PREDICTION!r}, which is added"
+        raise InputError.at(where, expected, remedy="rename it")
 
 
 @jax.jit
