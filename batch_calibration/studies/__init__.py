@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from batch_calibration.studies.merging import merge_workdirs as merge_workdirs
     from batch_calibration.studies.records import Record as Record
     from batch_calibration.studies.runs import Run as Run
-    from batch_calibration.studies.scoring import ScoringProgress as ScoringProgress
-    from batch_calibration.studies.scoring import render_contexts as render_contexts
     from batch_calibration.studies.scoring import run_scoring as run_scoring
     from batch_calibration.studies.store import Store as Store
     from batch_calibration.studies.store import load_results as load_results
@@ -26,7 +24,7 @@ _HOMES = {
     "merging": "merge_workdirs",
     "records": "Record",
     "runs": "Run",
-    "scoring": "ScoringProgress render_contexts run_scoring",
+    "scoring": "run_scoring",
     "store": "Store load_results write_results",
     "tidy": "Records",
     "workers": "sweep",
