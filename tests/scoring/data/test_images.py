@@ -316,7 +316,7 @@ def test_sentences(checkpoint, files, tmp_path, refuses):
     assert f"no image of 2 can be read: {tmp_path}/a.png" in str(
         refuses(scorer.score, gone, LABELS)
     )
-    assert "at most 40 tokens; got a statement of 320" in str(
+    assert "most 40 tokens; got a statement of 320" in str(
         refuses(scorer.score, inputs(files), long)
     )
     directory = write(tmp_path / "clip", CLIP, byte_level())

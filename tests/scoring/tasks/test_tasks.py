@@ -124,10 +124,7 @@ GOOD = {"sentence": "fine", "label": 1}
     ("text", "words"),
     [
         (json.dumps(GOOD) + '\n{"sentence": "to', "line 2: expected JSON; got Unterminated"),
-        (
-            json.dumps({"text": "fine", "label": 1}),
-            "1: expected the columns sentence of task sst2",
-        ),
+        (json.dumps({"text": "fine", "label": 1}), "1: expected the columns sentence of task"),
         (json.dumps({"sentence": "fine"}), "line 1: expected the columns label of task sst2"),
         (json.dumps(GOOD | {"label": 2}), "got 2."),
         (json.dumps(GOOD | {"label": "1"}), "got '1'."),
