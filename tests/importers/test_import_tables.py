@@ -211,7 +211,7 @@ def test_a_dict_without_a_label_lacks_it(tmp_path):
         (lines([{"s": [-1.5, -2.5]}, {"s": [-1.5, "x"]}]), "got [-1.5, 'x']"),
         (lines([{"s": [-1.5, -2.5]}, {"s": -1.5}]), "got -1.5"),
         (lines([{"a": -1.5, "b": -2.5}, {"a": True, "b": -1.0}]), "got True"),
-        (lines([{"a": [-1.5, -2.5], "b": [-1.5, -2]}]), "the columns 'a', 'b'"),
+        (lines([{"a": [-1.5, -2.5], "b": [-1.5, -2]}]), "all scores of a row; got 'a' and 'b'"),
     ],
 )
 def test_json_that_is_damaged_is_refused(tmp_path, data, got, refuses):
