@@ -369,7 +369,7 @@ def _sglang_prompt(response: Response, where: str) -> PromptTokens:
     """Reads the prompt of a response of `/generate`."""
     triples = list_at(response, "meta_info", "input_token_logprobs")
     if not triples:
-        remedy = "ask /generate with return_logprob=true, logprob_start_len=0"
+        remedy = "ask /generate with return_logprob, return_text_in_logprobs, logprob_start_len=0"
         raise InputError.at(where, "input_token_logprobs in its meta_info", "none", remedy)
     texts = [value_at(triple, 2) for triple in triples]
     if not all(isinstance(text, str) for text in texts):
