@@ -13,7 +13,7 @@ import numpy as np
 from batch_calibration import metrics, scores
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.calibration.learned_shift import strength_curve
-from batch_calibration.errors import InputError, shown, spell, step
+from batch_calibration.errors import InputError, spell, step
 from batch_calibration.methods import METHODS, Corrected, Evidence, Options, on_shelf, probes
 from batch_calibration.methods.options import counted_shares, read_options, with_common
 from batch_calibration.methods.run import jit_quickly, pad_rows, run_methods, task_of
@@ -136,7 +136,7 @@ def check_labeled(table: ScoreTable, floor: float | None = None) -> None:
     """Raises if a table cannot be calibrated and evaluated: no gold labels, or invalid scores."""
     where = f"table {table.id}"
     if "test" not in table.blocks:
-        raise InputError.at(where, "a block 'test'", shown([*table.blocks]), "rename a block")
+        raise InputError.at(where, "a block 'test'", ", ".join(table.blocks), "rename a block")
     if not (table.blocks["test"].labels >= 0).any():
         raise InputError(
             f"{where}: all {len(table.blocks['test'].row_ids)} test rows lack a gold label, so "
