@@ -444,8 +444,10 @@ def _check_target(target: Path, source: Source) -> None:
     if target.is_dir():
         raise InputError.at(target, "a file to write", "a folder", "name a file in it")
     if PREDICTION in source.schema.names:
-        where, expected = next(iter(source.files)), f"no column {PREDICTION!r}, which is added"
-        raise InputError.at(where, expected, remedy="rename it")
+        raise InputError(
+            f"{next(iter(source.files))}: has a column {PREDICTION!r}, which the corrected file "
+            "also needs; rename it."
+        )
 
 
 @jax.jit
