@@ -121,14 +121,16 @@ def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corr
             is_fitted = args.temperature == AUTO or args.command == "threshold"
             if "labeled" in table.blocks and is_fitted:
                 labeled = of_table.labeled_rows(table, args.seed)
-            temperature = _temperature(args.temperature, table, scores, labeled)
+            temperature = judged = args.temperature
+            if temperature == AUTO:
+                temperature, judged = _fit_temperature(table, scores, labeled)
             name, answers = method, None
             if cut := getattr(args, "threshold", ""):
                 answers = _answer(cut, table, temper(scores, temperature))
                 name = f"{method} at {cut}"
             diagnosis = diagnose_table(
                 table, scores, name, strength, args.dtype, known, ordinal=args.ordinal,
-                temperature=temperature, answers=answers,
+                temperature=judged, answers=answers,
             )  # fmt: skip
             corrected.append(
                 CorrectedContext(table, scores, diagnosis, advice, temperature, labeled, answers)
@@ -154,13 +156,10 @@ class Correction(NamedTuple):
         return rows[gold >= 0], gold[gold >= 0]
 
 
-def _temperature(
-    chosen: float | str | None, table: ScoreTable, scores: np.ndarray,
-    labeled: tuple[np.ndarray, np.ndarray] | None,
-) -> float | np.ndarray | None:  # fmt: skip
-    """Returns the temperature of a context, a number or [n], or None without --temperature."""
-    if chosen is None or isinstance(chosen, float):
-        return chosen
+def _fit_temperature(
+    table: ScoreTable, scores: np.ndarray, labeled: tuple[np.ndarray, np.ndarray] | None
+) -> tuple[float, float | np.ndarray]:
+    """Returns the temperature of a context, and the cross-fitted one that its labels judge."""
     gold = table.blocks["test"].labels
     count = int((gold >= 0).sum() if labeled is None else len(labeled[1]))
     if count < FEWEST_LABELED_TO_MEASURE:
@@ -168,9 +167,8 @@ def _temperature(
         expected += "temperature helps"
         remedy = "use --labeled=FILE, --gold=COLUMN, or a number"
         raise InputError.at("--temperature=auto", expected, f"{count}", remedy)
-    if labeled is not None:
-        return float(find_temperature(*labeled))
-    return cross_fit_temperature(scores, gold)
+    temperature = float(find_temperature(*(labeled or (scores, gold))))
+    return temperature, temperature if labeled else cross_fit_temperature(scores, gold)
 
 
 def _answer(text: str, table: ScoreTable, scores: np.ndarray) -> np.ndarray:

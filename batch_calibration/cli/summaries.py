@@ -56,8 +56,8 @@ class CorrectedContext(NamedTuple):
         scores: [n, k], the corrected scores.
         diagnosis: the effect of the correction.
         advice: the advice for the context.
-        temperature: a number or [n], which divides the corrected scores for probabilities; None
-            without a temperature.
+        temperature: the number that divides the corrected scores for probabilities; None without
+            a temperature.
         labeled: corrected scores [m, k] and labels [m] of the block "labeled", if there is one.
         answers: [n], the answers by a cut-off; None without one.
     """
@@ -66,7 +66,7 @@ class CorrectedContext(NamedTuple):
     scores: np.ndarray
     diagnosis: Diagnosis
     advice: Advice
-    temperature: float | np.ndarray | None = None
+    temperature: float | None = None
     labeled: tuple[np.ndarray, np.ndarray] | None = None
     answers: np.ndarray | None = None
 
@@ -92,11 +92,9 @@ class CorrectedContext(NamedTuple):
         return [*self.diagnosis.sentences(), advised]
 
 
-def temper(scores: np.ndarray, temperature: float | np.ndarray | None) -> np.ndarray:
-    """Divides scores [n, k] by a temperature, a number or [n]; None leaves them."""
-    if temperature is None:
-        return scores
-    return scores / np.float32(temperature).reshape(-1, 1)
+def temper(scores: np.ndarray, temperature: float | None) -> np.ndarray:
+    """Divides scores by a temperature; None leaves them."""
+    return scores if temperature is None else scores / np.float32(temperature)
 
 
 def have_probabilities(contexts: Sequence[CorrectedContext]) -> bool:
@@ -115,8 +113,8 @@ def describe_probabilities(contexts: Sequence[CorrectedContext]) -> str:
     text = "The probabilities p(label) are the softmax over the labels of the corrected scores"
     if contexts[0].temperature is None:
         return f"{text}, without a temperature (--temperature=auto fits one to right labels)."
-    divisors = np.hstack([context.temperature for context in contexts])  # type: ignore[misc]
-    low, high = (f"{end:.3g}" for end in (divisors.min(), divisors.max()))
+    divisors = [context.temperature or 1.0 for context in contexts]
+    low, high = f"{min(divisors):.3g}", f"{max(divisors):.3g}"
     return f"{text}, divided by a temperature of {low if low == high else f'{low} to {high}'}."
 
 

@@ -41,7 +41,8 @@ class Reliability(NamedTuple):
 def measure_reliability(scores: np.ndarray, labels: np.ndarray) -> Reliability:
     """Measures the probabilities softmax(s) of rows with known labels.
 
-    The intervals of nll and brier are Student's t over rows. For ece, the gap of each bin is drawn
+    The intervals of nll and brier are Student's t over rows (89 % coverage for 64 rows of too
+    certain scores). For ece, the gap of each bin is drawn
     from its normal distribution over samples of rows. Absolute gaps of few rows are too large, so
     the interval is reflected at the estimate (the basic bootstrap); with 64 to 1,000 rows it covers
     83 to 97 % (`test_reliability`).
