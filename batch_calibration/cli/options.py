@@ -206,7 +206,7 @@ LEARNING = (
     Flag("prior", "SHARES", SHARES),
     Flag("ordinal", "[=A,B,C]", "grades, lowest first", None, of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
-    Flag("labeled", "FILE", "labeled rows: scores, or ids of rows and labels"),
+    Flag("labeled", "FILE", "labeled rows: scores, or row ids and labels"),
     Flag("seed", None, "seed of the random starts", 0, int),
 )
 DRY_RUN = Flag("dry-run", "", "print the plan without running it")

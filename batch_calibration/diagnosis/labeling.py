@@ -95,8 +95,8 @@ def label_error(probs: np.ndarray) -> float:
     Args:
         probs: P[n, k], corrected probabilities.
 
-    >>> label_error(np.array([[0.5, 0.5], [1.0, 0.0]])) ** 2
-    0.125
+    >>> round(label_error(np.array([[0.5, 0.5], [1.0, 0.0]])), 3)
+    0.354
     """
     return float(np.sqrt((probs * (1.0 - probs)).mean(axis=0).max()))
 

@@ -50,10 +50,6 @@ def advice(program, *words):
     return [json.loads(line) for line in program("recommend", *words, "--json").stdout.splitlines()]
 
 
-def shares(found):
-    return pytest.approx([*found.options["target_prior"]], abs=1e-6)
-
-
 @pytest.mark.parametrize(
     "style",
     [
@@ -82,9 +78,11 @@ def test_filled_labels_advise_as_arrays_do(style, program, tmp_path):
     (found,) = advice(program, *flags, f"--labeled={tmp_path}/b.csv")
     scores = SCORES.astype(np.float32)
     expected = recommend(scores, labeled=scores[rows], labels=RIGHT[rows], label_names=NAMES)
-    assert [*found["options"]["target_prior"]] == shares(expected)
-    assert found["measured"]["bc"]["value"] == pytest.approx(expected.measured["bc"].value)
-    assert found["source"] == "labeled"
+    measured = {name: of_method["value"] for name, of_method in found["measured"].items()}
+    assert measured == {name: share.value for name, share in expected.measured.items()}
+    shares = pytest.approx([*expected.options["target_prior"]], abs=1e-6)
+    assert found["options"]["target_prior"] == shares
+    assert found["reason"] == [*expected.reason]
 
 
 def test_a_half_filled_table_is_counted_and_continued(program, tmp_path):
@@ -106,6 +104,17 @@ def test_a_half_filled_table_is_counted_and_continued(program, tmp_path):
     is_known = np.isin(IDS, [*old])
     chosen = [IDS.index(line["row"]) for line in lines if not line["label"]]
     assert sorted(chosen) == rows_to_label(SCORES, 9, is_labeled=is_known).tolist()
+
+
+def test_values_decide_which_columns_hold_ids_and_labels(program, tmp_path):
+    write_table(tmp_path / "a.csv", id=IDS)
+    lines = [f"{IDS[i % 2]},{IDS[i]},{i + 1000},{NAMES[RIGHT[i]]}" for i in range(0, 60, 3)]
+    (tmp_path / "b.csv").write_text("\n".join(["part,question,page,answer", *lines]))
+    flags = f"{tmp_path}/a.csv", "--ids=id", f"--labeled={tmp_path}/b.csv"
+    (found,) = advice(program, *flags)
+    scores, rows = SCORES.astype(np.float32), range(0, 60, 3)
+    expected = recommend(scores, labeled=scores[rows], labels=RIGHT[rows], label_names=NAMES)
+    assert found["reason"] == [*expected.reason]
 
 
 def test_right_labels_of_the_scores_are_not_chosen_again(program, tmp_path):
