@@ -161,6 +161,8 @@ class Threshold(NamedTuple):
             text += " No cut-off reaches this goal on these rows; this one is the best."
         measures = ", ".join(" ".join(pair) for pair in self.shown().items())
         held_out = f"On held-out rows, with the 95 % interval for the goal: {measures}."
+        if goal.measure == "cost":
+            held_out += " A false positive costs {:g}, a false negative {:g}.".format(*goal.costs)
         if self.reached.high < goal.level:
             held_out += f" The interval of {goal.measure} lies below {100 * goal.level:g} %."
         more = f"{self.more_rows_to_halve:,} more labeled rows would halve the interval."
