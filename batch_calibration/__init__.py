@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         save_advice,
     )
     from batch_calibration.diagnosis.diagnose import diagnose
+    from batch_calibration.diagnosis.labeling import rows_to_label
     from batch_calibration.diagnosis.recommend import recommend, recommend_together
     from batch_calibration.diagnosis.threshold import Threshold, choose_threshold
     from batch_calibration.errors import InputError
@@ -52,6 +53,7 @@ _HOMES = {
     "calibration.base": "Calibrator predict",
     "calibration.temperature": "fit_temperature",
     "diagnosis": "Advice Comparison Diagnosis compare diagnose load_advice recommend save_advice",
+    "diagnosis.labeling": "rows_to_label",
     "diagnosis.recommend": "recommend_together",
     "diagnosis.threshold": "Threshold choose_threshold",
     "errors": "InputError",
@@ -71,8 +73,8 @@ __all__ = [
     "ScoreTable", "Threshold", "__version__", "accuracy", "balanced_accuracy", "bias_score",
     "bootstrap_interval", "brier", "calibrate", "choose_threshold", "compare", "diagnose", "ece",
     "ensemble", "fit_temperature", "load_advice", "load_results", "macro_f1", "nll", "plot",
-    "predict", "read",
-    "recommend", "recommend_together", "rsd", "save_advice", "summary", "total_variation",
+    "predict", "read", "recommend", "recommend_together", "rows_to_label", "rsd", "save_advice",
+    "summary", "total_variation",
 ]  # fmt: skip
 
 

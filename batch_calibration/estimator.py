@@ -240,7 +240,7 @@ class LabelBiasCorrector(
             remedy = "pass y, or a number"
             raise InputError.at("", "known labels y for 'auto'", "none", remedy, "temperature")
         calibrator, rows = self._calibrator(), jnp.asarray(scores)
-        corrected = np.asarray(calibrator.apply(self.state_, rows))
+        corrected = np.array(calibrator.apply(self.state_, rows))
         for is_out in () if labels is None else folds(len(rows)):
             state = calibrator.fit(rows, jnp.where(is_out, -1, jnp.asarray(labels)), key=key)
             corrected[is_out] = np.asarray(calibrator.apply(state, rows))[is_out]

@@ -27,7 +27,7 @@ ARROWS = {
     "api": "errors typing arrays calibration methods scores",
     "diagnosis": "errors typing files arrays calibration methods metrics scores api",
     "layer": "errors typing arrays calibration methods diagnosis.advice",
-    "estimator": "errors arrays calibration methods diagnosis.advice",
+    "estimator": "errors typing arrays calibration methods diagnosis.advice",
     "responses": "errors files arrays",
     "importers": "errors files arrays scores responses",
     "scoring": "errors files settings arrays scores responses",
@@ -39,7 +39,7 @@ ARROWS = {
     "studies reporting",
     "integrations": "errors typing files arrays calibration api methods metrics scores "
     "diagnosis.advice responses importers",
-    "cli": "errors version files settings arrays methods metrics diagnosis scores "
+    "cli": "errors version files settings arrays calibration methods metrics diagnosis scores "
     "importers scoring studies reporting integrations",
     "__main__": "cli",
 }

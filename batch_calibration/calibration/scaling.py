@@ -1,4 +1,4 @@
-"""Temperature, vector and matrix scaling, fitted to labeled rows."""
+"""Vector and matrix scaling, fitted to labeled rows."""
 
 from typing import Literal, NamedTuple
 
@@ -10,13 +10,10 @@ from batch_calibration.calibration.objective import known_weight
 from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.typing import Bias, Labels, ProbeRows, Rows, Scores, Weight
 
-Form = Literal["temperature", "vector", "matrix"]
+Form = Literal["vector", "matrix"]
 
 PSEUDO_ROWS = 8.0
 """The number of pseudo-rows without bias that are added to the labeled rows, for shrinkage."""
-
-LEAST_SCALE = 0.01
-"""The lowest scale, a temperature of 100; a scale below 0 would reverse the predictions."""
 
 TOWARD = ("bc", "icl", "zero")
 
@@ -67,7 +64,7 @@ def scaling(
 ) -> base.Calibrator:
     """Rescales label-normalized scores x = log softmax(s) by least log loss on labeled rows.
 
-    The map is a temperature z = a x, a vector z = a * (x - b) + c, or a matrix z = A (x - b) + c
+    The map is a vector z = a * (x - b) + c, or a matrix z = A (x - b) + c
     (Guo et al. 2017, arXiv:1706.04599, sec. 4.2). Its parameters are
 
         argmin sum_i w_i (-log softmax(z_i)_{y_i}) + regularization / 2 |theta - theta_0|^2
@@ -75,10 +72,10 @@ def scaling(
     Guo et al. use thousands of rows without a penalty; a prompt has few labeled rows. With little
     evidence the result is near theta_0: scale 1 and offset 0. The bias b_j = sum_i x_ij / (m + 8)
     is the mean score shrunk by 8 pseudo-rows without bias, so that theta_0 is near ICL for one row
-    and BC for many. A temperature has no b and changes confidences, but no prediction.
+    and BC for many.
 
     Args:
-        form: "temperature", "vector" or "matrix".
+        form: "vector" or "matrix".
         regularization: the weight of the penalty, the inverse of scikit-learn's C. The log loss is
             a sum over rows, so that the penalty matters less with more rows. Raise it if a dozen
             rows mislead, and lower it if a label is almost never right.
@@ -100,21 +97,16 @@ def scaling(
         rows, gold, known_weights = known_rows(form, probe)
         k = rows.shape[-1]
         bias = jnp.zeros(k, jnp.float32)
-        if toward == "bc" and form != "temperature":
+        if toward == "bc":
             # The mean, shrunk toward zero by 8 pseudo-rows without bias.
             seen = jnp.sum(known_weights)
             bias = base.weighted_mean(rows, known_weights) * (seen / (seen + PSEUDO_ROWS))
-        shapes = {"temperature": (), "vector": (k,), "matrix": (k, k)}
-        identity = jnp.eye(k, dtype=jnp.float32) if form == "matrix" else jnp.ones(shapes[form])
+        identity = jnp.eye(k, dtype=jnp.float32) if form == "matrix" else jnp.ones(k)
         scale = 0.0 * identity if toward == "zero" else identity
         # If a label never occurs, the log loss has no minimum in an offset without a penalty.
         free = 1e-6 if toward == "zero" else regularization
         pull = Affine(jnp.float32(regularization), jnp.float32(free))
-        offset = jnp.zeros(() if form == "temperature" else k, jnp.float32)
-        fitted = learn(rows - bias, gold, known_weights, Affine(scale, offset), pull)
-        if form == "temperature":
-            # The loss is convex: the best scale within a bound is the bound or the optimum.
-            fitted = Affine(jnp.maximum(fitted.scale, LEAST_SCALE), offset)
-        return Scaling(bias, fitted)
+        start = Affine(scale, jnp.zeros(k, jnp.float32))
+        return Scaling(bias, learn(rows - bias, gold, known_weights, start, pull))
 
     return base.Calibrator.of(learn_map, apply_scaling)

@@ -19,8 +19,8 @@ LARGEST = 7.0
 """The largest |log T|: temperatures lie between 1/1,100 and 1,100."""
 PULL = 1.0
 """The inverse variance of log T around 0, in rows; with a few rows T stays near 1."""
-POINTS, ROUNDS = 33, 5
-"""Each round refines the best interval of a grid; the last step is 14 / 16^5 = 1e-5."""
+POINTS, ROUNDS = 33, 4
+"""Each round refines the best interval of a grid; the last step is 14 / 32 / 16^3 = 1e-4."""
 FOLDS = 5
 """The folds of labeled rows, each corrected without its labels."""
 

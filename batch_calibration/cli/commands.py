@@ -1,5 +1,6 @@
 """Runs the commands on files of scores."""
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import TextIO
 
 import numpy as np
 
-from batch_calibration.cli import inputs, options, output, prior, summaries
+from batch_calibration.cli import inputs, labeling, options, output, prior, summaries
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.correcting import (
     advise_contexts,
@@ -226,6 +227,13 @@ def report_files(args: Namespace) -> None:
     print(f"report: {args.output}")
 
 
+def label_files(args: Namespace) -> None:
+    """Writes rows to label, and prints the command that learns from their labels."""
+    labeling.check_output(args.output)
+    summaries.print_filled(labeling.write_rows(args, *read_contexts(args), inputs.reading_of(args)))
+    print(call("recommend", inputs.typed_source(args), {"labeled": shlex.quote(args.output)}))
+
+
 def ensemble_files(args: Namespace) -> None:
     """Combines contexts of the same rows into one answer for each row; prints the gain."""
     output.check_output(args.output)
@@ -300,6 +308,7 @@ RUN = {
     "convert": convert_files,
     "ensemble": ensemble_files,
     "judge": judge,
+    "label": label_files,
     "recommend": recommend_files,
     "report": report_files,
     "threshold": choose_cut_offs,

@@ -16,6 +16,7 @@ from typing import NoReturn
 from batch_calibration import importers
 from batch_calibration.arrays.missing_scores import check_missing
 from batch_calibration.cli import guard, options
+from batch_calibration.cli.labeling import label_rows
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, step
 from batch_calibration.files import Json, temporary_folder
@@ -101,9 +102,15 @@ def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreT
     for block, of_block in probe_tables.items():
         tables = _with_block(tables, block, of_block)
     if getattr(args, "labeled", ""):
-        # --by does not split the labeled set: each context takes the rows of its model.
-        _, labeled_tables = _read(expand(args.labeled), replace(reading, by=()))
-        tables = _with_block(tables, "labeled", labeled_tables)
+        files_of_labels = expand(args.labeled)
+        widened = label_rows(tables, files_of_labels[0], reading)
+        if widened is None and args.command == "label":
+            raise InputError.at("--labeled", "the ids and labels of rows, without scores", "others")
+        if widened is None:
+            # --by does not split the labeled set: each context takes the rows of its model.
+            _, labeled_tables = _read(files_of_labels, replace(reading, by=()))
+            widened = _with_block(tables, "labeled", labeled_tables)
+        tables = widened
     if args.cosines:
         kind: dict[str, Json] = {"scorer": {"kind": "dual_encoder"}}
         tables = [table._replace(context={**table.context, **kind}) for table in tables]

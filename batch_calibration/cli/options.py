@@ -89,11 +89,12 @@ ON_FILES = {
     "threshold": "choose a cut-off on a label's probability, for a precision, recall or cost",
     "report": "write an HTML page with each prompt's preference and all tables and figures",
     "ask": "ask an API for the label scores of a file of prompts; no study, no probes",
+    "label": "choose rows to label, and write them to a table with an empty column",
     "judge": "measure a pairwise judge's position bias, and win rates without the bias",
 }
 ON_BOTH = ("calibrate", "report")
 """Commands that read either files of scores or the scores of a study in a workdir."""
-READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend", "threshold")
+READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend", "threshold", "label")
 """Commands on files to which --workdir=DIR is the same as DIR."""
 CORRECTING, COMPARING = "calibrate diagnose threshold", "compare report"
 SHOWING, JSON = "calibrate diagnose", "compare diagnose recommend threshold"
@@ -132,6 +133,8 @@ ensemble prompt_1.csv prompt_2.csv prompt_3.csv --gold=label
 ensemble scores.csv --by=prompt --ids=id --output=averaged.csv
 recommend scores.csv --gold=label
 recommend scores.csv --prior=0.3..0.7 --labeled=labeled.csv --output=advice.json
+label scores.csv --n=32 --output=to_label.csv
+label prompt_1.csv prompt_2.csv --task=mine --ids=id --labeled=to_label.csv --output=more.csv
 threshold scores.csv --gold=label --positive=yes --for=precision:0.9
 threshold scores.csv --labeled=labeled.csv --positive=yes --for=cost:5:1 --output=curve.csv
 report 'logs/**/samples_*.jsonl' --output=report.html
@@ -203,7 +206,7 @@ LEARNING = (
     Flag("prior", "SHARES", SHARES),
     Flag("ordinal", "[=A,B,C]", "grades, lowest first", None, of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),
-    Flag("labeled", "FILE", "scores of a labeled set, in the files' format"),
+    Flag("labeled", "FILE", "labeled rows: scores, or ids of rows and labels"),
     Flag("seed", None, "seed of the random starts", 0, int),
 )
 DRY_RUN = Flag("dry-run", "", "print the plan without running it")
@@ -218,6 +221,10 @@ WRITING = (
     Flag("output", "FILE", "every cut-off with its measures, .csv", of="threshold"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),
+    Flag("output", "FILE", "the rows to label, .csv", "to_label.csv", of="label"),
+    Flag("n", None, "number of rows to choose", 32, int, of="label"),
+    Flag("labeled", "FILE", "rows that are labeled already, by their ids", of="label"),
+    Flag("seed", None, "seed of the random start", 0, int, of="label"),
     Flag("changed", "N", "changed predictions to show", 5, int, of=SHOWING),
     Flag("plot", "FILE", "figure of the shares: .png, .pdf or .svg", of=SHOWING),
     Flag("plot", "FILE", "figure of all cut-offs: .png, .pdf or .svg", of="threshold"),
@@ -541,7 +548,7 @@ def _add_file_flags(parser: Parser, command: str) -> None:
         groups["server; api_scores is chat here by default"] = keys_of_server
     elif command not in NO_SCORES.split():
         groups["contents of the files"] = READING
-        if command not in ("convert", "ensemble"):
+        if command not in ("convert", "ensemble", "label"):
             groups["methods and their data"] = LEARNING
     groups["output"] = WRITING
     for title, flags in groups.items():

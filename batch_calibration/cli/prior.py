@@ -157,7 +157,7 @@ def _count_labels(
     """Counts the labels in a column of a file; adds one to each count (Laplace's rule)."""
     if not path.is_file():
         raise InputError.at(path, "a file of labels", "none", "correct the name")
-    columns = _read_columns(path)
+    columns = read_columns(path)
     refuse_unknown("column", column, columns, where=path)
     where = f"{path}, column {column!r}"
 
@@ -185,7 +185,7 @@ def _count_labels(
     return [count(tuple(labels)) for labels in names_by_context]
 
 
-def _read_columns(path: Path) -> Mapping[str, Column]:
+def read_columns(path: Path) -> Mapping[str, Column]:
     """Returns the columns of a CSV, JSON, Parquet or Arrow file."""
     start = beginning(path)
     if frames.is_parquet(path, start):

@@ -184,12 +184,14 @@ class Signals(NamedTuple):
         preference: the largest mean score of a label minus the smallest, in nats.
         error: the standard error of the preference, in nats.
         information: the information of a row's scores on its label after BC, in nats.
+        label_error: the largest standard error of a label's share from one label; NaN if unknown.
     """
 
     rows: int
     preference: float
     error: float
     information: float
+    label_error: float = np.nan
 
 
 class Advice(NamedTuple):

@@ -24,6 +24,7 @@ from batch_calibration.calibration import shares as estimates
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
 from batch_calibration.calibration.shift import Shift
+from batch_calibration.diagnosis import labeling
 from batch_calibration.diagnosis.advice import (
     EQUAL,
     ESTIMATED,
@@ -208,6 +209,7 @@ def signals(scores: ArrayLike) -> Signals:
         float(np.ptp(mean)),
         pair_error(rows, int(mean.argmax()), int(mean.argmin())),
         float(run.jit_quickly(_information)(run.pad_rows(Evidence(rows)))),
+        labeling.label_error(labeling.corrected_probs(rows)),
     )
 
 
@@ -265,7 +267,8 @@ def recommend(
         scores: [n, k], log-probabilities in nats of unlabeled rows of one prompt, logits, or
             cosines times their scale.
         probe: [p, k], scores of content-free prompts, so that cc is measured, too.
-        labeled: [m, k], scores of labeled rows of the same prompt; fewer than 16 are ignored.
+        labeled: [m, k], scores of labeled rows of the same prompt, such as the rows that
+            `rows_to_label` chooses; fewer than 16 are ignored.
         labels: [m], the labels of these rows as indices or names of columns; -1 means unknown.
         target_prior: [k], the share of each label, in order or by name.
         share: "balanced" for about equal shares, "balanced:12" for shares within about 12 points of
@@ -379,7 +382,8 @@ def advise(
         return leave((why,), if_balanced=equal)
     near = "If labels are about equally frequent, match equal shares; if you do not know, "
     least = pooled_shares.LEAST_TOLD if contexts > 1 else LEAST_INFORMATION
-    more, unsure = "" if contexts > 1 or is_labeled else MORE, ""
+    narrowed = labeling.narrowing(seen.label_error, len(rows))
+    more, unsure = "" if contexts > 1 or is_labeled else f"{MORE} {narrowed}".strip(), ""
     if len(rows) < LEAST_ROWS:
         unsure = f"{len(rows):,} rows (fewer than {LEAST_ROWS}) do not show if a correction is safe"
     elif seen.information < least:

@@ -135,9 +135,7 @@ _APPENDIX = f"as in {_PAPER}, app. D"
 
 _ORDERS = "Zheng et al. 2024, arXiv:2309.03882"
 
-_SCALING = "Guo et al. 2017, arXiv:1706.04599, sec. 4.2"
-
-_PULLED_SCALING = f"after {_SCALING}: a penalty pulls toward BC"
+_SCALING = "after Guo et al. 2017, arXiv:1706.04599, sec. 4.2: a penalty pulls toward BC"
 
 _mean_shift = partial(shift, estimate=mean_log_prob)  # CC, DC and BC differ only in their probes
 
@@ -282,9 +280,8 @@ METHODS: dict[str, Method] = {
         "after Bhatt and Ivanova 2026, arXiv:2602.12445: a label's rows weigh 1 together, whatever "
         "their number, where as many of each are drawn"
     ),
-    "temperature": _labeled(probes.LABELED, partial(scaling, form="temperature"), _SCALING),
-    "vector": _labeled(probes.LABELED, partial(scaling, form="vector"), _PULLED_SCALING),
-    "matrix": _labeled(probes.LABELED, partial(scaling, form="matrix"), _PULLED_SCALING),
+    "vector": _labeled(probes.LABELED, partial(scaling, form="vector"), _SCALING),
+    "matrix": _labeled(probes.LABELED, partial(scaling, form="matrix"), _SCALING),
     "linc": _labeled(
         probes.CONTENT_FREE_AND_LABELED, linc,
         "after Abbas et al. 2024, arXiv:2401.12406: a penalty in place of few steps of descent"

@@ -1,5 +1,6 @@
 """The quality of probabilities: log loss, Brier score and calibration error, with intervals."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -59,13 +60,12 @@ def measure_reliability(scores: np.ndarray, labels: np.ndarray) -> Reliability:
     is_label[rows, labels] = 1.0
     confidence, is_right = probs.max(axis=-1), probs.argmax(axis=-1) == labels
     bin_of_row = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
-    counts, sums, rights = (
-        np.bincount(bin_of_row, weight, BINS) for weight in (None, confidence, is_right)
-    )
+    of_bin = partial(np.bincount, bin_of_row, minlength=BINS)
+    counts, sums, rights = of_bin(), of_bin(confidence), of_bin(is_right)
     gap = is_right - confidence
     # Mean over all rows of each bin's gap, and the covariance of these means over samples.
     gaps = (rights - sums) / n
-    squares = np.bincount(bin_of_row, gap**2, BINS) / n
+    squares = of_bin(gap**2) / n
     covariance = (np.diag(squares) - np.outer(gaps, gaps)) / n
     drawn = np.random.default_rng(0).multivariate_normal(gaps, covariance, DRAWS, method="svd")
     low, high = np.quantile(np.abs(drawn).sum(axis=-1), (0.025, 0.975))

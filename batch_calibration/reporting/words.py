@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from batch_calibration.diagnosis.advice import LEAVE, MANY_NAMES, Advice
 from batch_calibration.diagnosis.diagnosis import factor, preference_unit
+from batch_calibration.diagnosis.labeling import narrowing
 from batch_calibration.diagnosis.verdicts import (
     BY_BC,
     IF_BALANCED,
@@ -400,6 +402,10 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
     gain, labeled = measured_gain(verdicts), sum(verdict.diagnosis.labeled for verdict in verdicts)
     if gain is None:
         sentences.append("Label some rows to measure the gain.")
+        # Labels do not narrow known shares; cosines have no probabilities.
+        asked = [v for v in verdicts if v.advice.if_balanced and not v.diagnosis.cosines]
+        seen = sorted((v.advice.signals for v in asked), key=attrgetter("label_error"))
+        sentences += [narrowing(of.label_error, of.rows) for of in seen[len(seen) // 2 :][:1]]
     elif gain.beyond_noise:
         sentences.append(f"These {labeled:,} labeled rows are enough to be sure of the gain.")
     elif settled := rows_to_settle(gain, labeled):
@@ -407,4 +413,4 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
         sentences.append(
             f"A gain of this size needs about {rounded:,.0f} labeled rows to exceed noise."
         )
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))

@@ -17,7 +17,7 @@ KNOWN: Mapping[str, Known | None] = {"balanced": Known("the grades are balanced"
 def gain_of_advice(table: ScoreTable, known: Known | None) -> float:
     """Computes the gain of the advice over ICL on a context, in points of accuracy."""
     scores, labels, *_ = table.blocks["test"]
-    corrected = follow(table, advise(scores, table.label_names, known))
+    corrected = np.asarray(follow(table, advise(scores, table.label_names, known)).scores)
     before, after = (rows.argmax(axis=1) == labels for rows in (scores, corrected))
     return 100 * float(after.mean() - before.mean())
 

@@ -14,7 +14,7 @@ from batch_calibration import metrics
 from batch_calibration.methods import Evidence, compare
 from experiments.evidence.sets import arrays, read_archive, shared_scores
 
-METHODS = ("icl", "bc", "bcl", "rbcorr", "temperature", "vector", "matrix", "linc")
+METHODS = ("icl", "bc", "bcl", "rbcorr", "vector", "matrix", "linc")
 DRAWS = 5
 # Indices of held-out models. The defaults were chosen on Phi-2, Mistral-7B and LLaMA3-8B.
 HELD_OUT = (0, 2, 5, 6)

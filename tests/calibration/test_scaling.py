@@ -32,7 +32,7 @@ def test_the_balanced_mean_is_of_the_labels_that_occur():
     assert balanced_mean(rows, jnp.array([-1, -1, -1])).tolist() == [0.0, 0.0, 0.0]
 
 
-FORMS = ("temperature", "vector", "matrix")
+FORMS = ("vector", "matrix")
 LEARNED = (*FORMS, "linc")
 
 
@@ -74,12 +74,11 @@ def test_scores_60_nats_apart_still_end_where_the_slope_is_zero(form):
     scale, offset = (np.asarray(array, np.float64) for array in state.affine)
     z = (x @ scale.T if form == "matrix" else x * scale) + offset
     wrong = np.exp(log_softmax(z, axis=1)) - np.eye(5)[gold]
-    by_form = {"temperature": np.sum(wrong * x), "vector": np.sum(wrong * x, axis=0)}
-    slope = by_form.get(form, wrong.T @ x) + 10.0 * (scale - (np.eye(5) if form == "matrix" else 1))
+    slope = wrong.T @ x if form == "matrix" else np.sum(wrong * x, axis=0)
+    slope += 10.0 * (scale - (np.eye(5) if form == "matrix" else 1))
     # Before the fit it is thousands.
     assert np.abs(slope).max() < 0.02
-    if form != "temperature":
-        assert np.abs(wrong.sum(axis=0) + 10.0 * offset).max() < 0.02
+    assert np.abs(wrong.sum(axis=0) + 10.0 * offset).max() < 0.02
 
 
 @pytest.mark.parametrize("name", LEARNED)
@@ -106,14 +105,6 @@ def test_a_label_that_no_labeled_row_has_can_still_be_predicted(name, planted):
     got = roundtrip(name, rows[has_label][:9], gold[has_label][:9], rows)
     assert np.isfinite(got).all()
     assert set(got.argmax(axis=1)) == {0, 1, 2}
-
-
-def test_a_temperature_changes_no_prediction_even_where_all_labels_are_wrong(planted):
-    rows, _, _ = planted(60, 3)
-    wrong = (np.asarray(rows).argmax(axis=1) + 1) % 3
-    got = roundtrip("temperature", rows, wrong, rows, regularization=0.1)
-    np.testing.assert_array_equal(got.argmax(axis=1), np.asarray(rows).argmax(axis=1))
-    assert np.ptp(got, axis=1).max() < 0.1 * np.ptp(np.asarray(rows), axis=1).max()
 
 
 def test_thirty_two_labeled_rows_are_better_than_none(mmlu):

@@ -121,9 +121,8 @@ def test_labels_may_be_named_as_the_columns_of_grades(tmp_path, capsys):
     cli.run(["calibrate", path, "--gold=human", f"--ordinal={','.join(names)}", f"--output={out}"])
     assert "'expected_grade_'" in capsys.readouterr().err
     head = out.read_text().splitlines()[0].split(",")
-    assert [*names, "expected_grade_", "grade_deviation_"] == [
-        name for name in head if name not in ("row", "prediction", "gold")
-    ]
+    assert head[1:6] == [*names] and head[6:11] == [f"p({name})" for name in names]
+    assert {"expected_grade_", "grade_deviation_"} <= {*head}
 
 
 def test_other_labels_have_no_columns_of_grades(tmp_path, capsys):

@@ -123,7 +123,7 @@ def test_words_in_an_order_are_measured_as_numbers_are():
     # Tables and figures begin with the lowest grade.
     assert [row[0] for row in label_cells(words)] == ["label", *WORDS]
     assert [row[1:] for row in label_cells(words)] == [row[1:] for row in label_cells(numbers)]
-    left, right = plot(words).axes
+    left, right, _ = plot(words).axes
     for axes in (left, right):
         assert [label.get_text() for label in axes.get_xticklabels()] == [*WORDS]
     heights = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in left.patches}

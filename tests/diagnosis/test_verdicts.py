@@ -122,6 +122,12 @@ def test_without_labels_accuracy_is_not_measured():
     facts = words.facts(card)
     assert verdict.gains is None and facts["Safe?"] == "Not known without right labels."
     assert facts["Expected gain"].startswith("+")
+    asked = (
+        "Label some rows to measure the gain. 16, 32 labels would leave standard errors of about"
+    )
+    assert asked in facts["Enough rows?"]
+    known = words.facts(make_card(judge(labels=np.full(60, -1), share="balanced")))
+    assert known["Enough rows?"].endswith("Label some rows to measure the gain.")
     effect, bias, advice = words.card_lines(card)
     assert effect == "No right label is known for these 60 rows, so accuracy is not measured."
     assert bias == "The model answers 'no' for 100 % of the rows, with bc for 50 %."

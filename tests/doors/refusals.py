@@ -74,6 +74,14 @@ def table(lines: list[dict]) -> str:
     return file.getvalue()
 
 
+def labeled(**columns: Iterable) -> str:
+    """Ids of rows and their right labels."""
+    columns = {"row": range(40), "label": GOLD, **columns}
+    return table(
+        [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+    )
+
+
 def json_lines(lines: Iterable) -> str:
     """Rows as JSON Lines."""
     return "".join(f"{json.dumps(line)}\n" for line in lines)
@@ -177,6 +185,14 @@ FILES: dict[str, str | bytes] = {
     "equal.csv": table(rows(np.full((40, 2), -1.5))),
     "binary.csv": table(rows(PROBS[:, 1:], "p")),
     "head.csv": "no,yes,gold\n",
+    "good_labels.csv": labeled(),
+    "good_contexts.csv": labeled(context=["good"] * 40),
+    "unfilled.csv": labeled(label=[""] * 40),
+    "unknown_row.csv": labeled(row=[*range(39), 400]),
+    "unknown_label.csv": labeled(label=["noo", *GOLD[1:]]),
+    "row_again.csv": labeled(row=[0, *range(39)]),
+    "two_columns.csv": labeled(number=range(40)[::-1]).replace("row", "question"),
+    "zeros.csv": table(rows(id=["1.0", *range(1, 40)])),
     "notes.txt": "no scores\n",
     "table.pkl": b"\x80\x04\x95",
     "two.npz": archive(first=SCORES, second=SCORES, gold=RIGHT),

@@ -8,8 +8,6 @@ from scipy.special import log_softmax
 def scaled(theta, rows, form):
     """The scores of rows [m, k] under the parameters in one vector."""
     k = rows.shape[1]
-    if form == "temperature":
-        return theta[0] * rows
     if form == "vector":
         return rows * theta[:k] + theta[k:]
     return np.array([theta[: k * k].reshape(k, k) @ row for row in rows]) + theta[k * k :]
@@ -17,8 +15,6 @@ def scaled(theta, rows, form):
 
 def unscaled(k, form):
     """Scale 1, offset 0."""
-    if form == "temperature":
-        return np.ones(1)
     return np.concatenate([np.ones(k) if form == "vector" else np.eye(k).ravel(), np.zeros(k)])
 
 

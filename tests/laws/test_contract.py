@@ -102,7 +102,7 @@ def example(planted):
 COMPARE = jax.jit(compare, static_argnames="methods")
 JITTED = {case: jax.jit(roundtrip(case)) for case in CONTRACT}
 every_case = pytest.mark.parametrize("case", CONTRACT)
-USUAL = ("icl", "cc", "bc", "bc, prior", "bcl", "bc_running", "pmi", "temperature")
+USUAL = ("icl", "cc", "bc", "bc, prior", "bcl", "bc_running", "pmi", "vector")
 usual_methods = pytest.mark.slow_except(*USUAL, *(f"{case}-2" for case in USUAL))
 # What draws starts by row is another draw for other rows; test_prototypes has its laws on
 # separated clusters.

@@ -144,7 +144,7 @@ def rbcorr_oracle(blocks):
 def scaling_oracle(form):
     def oracle(blocks):
         rows, test = (log_softmax(doubles(blocks, name), axis=1) for name in ("labeled", "test"))
-        bias = 0.0 if form == "temperature" else rows.sum(axis=0) / (len(rows) + 8)
+        bias = rows.sum(axis=0) / (len(rows) + 8)
         theta_0 = unscaled(3, form)
         fitted = least_loss(rows - bias, blocks["labeled"][1].tolist(), form, theta_0, 10.0)
         return scaled(fitted, test - bias, form)
@@ -326,7 +326,6 @@ ORACLES = {
     "bc_loo": others_oracle,
     "bc_shrunk": shrunk_oracle,
     "rbcorr": rbcorr_oracle,
-    "temperature": scaling_oracle("temperature"),
     "vector": scaling_oracle("vector"),
     "matrix": scaling_oracle("matrix"),
     "linc": linc_oracle,

@@ -18,7 +18,7 @@ from batch_calibration.studies import Store, calibrate_store, write_results
 
 SCORER = {"kind": "causal_lm"}
 # Of each group that has a table of its own, and the new one.
-CALIBRATED = "icl cc dc bc bcl bc_mean_prob prior_matching temperature toy".split()  # noqa: SIM905
+CALIBRATED = "icl cc dc bc bcl bc_mean_prob prior_matching vector toy".split()  # noqa: SIM905
 
 
 def median_log_prob(log_probs, weight=None):

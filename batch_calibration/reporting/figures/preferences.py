@@ -73,7 +73,7 @@ RELIABILITY_NOTE = (
 
 @style.styled
 def draw_reliability(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Drawn | None:
-    """Draws the reliability of contexts with right labels; None if there are none."""
+    """Draws the reliability of all contexts with right labels, or returns None."""
     found = [pair for pair in zip(titles, diagnoses, strict=True) if _has_probs(pair[1])]
     if not found:
         return None
