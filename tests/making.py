@@ -5,7 +5,8 @@ import numpy as np
 from batch_calibration.metrics import with_intervals
 from batch_calibration.reporting.frame import Frame, sort_records
 from batch_calibration.reporting.words import Card
-from batch_calibration.studies import ByRows, ContextInfo, Curve, Record, Result, ScorerInfo, pack
+from batch_calibration.studies import Record
+from batch_calibration.studies.records import ByRows, ContextInfo, Curve, Result, ScorerInfo, pack
 
 MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "validation"}
 

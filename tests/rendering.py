@@ -5,7 +5,7 @@ from pathlib import Path
 from batch_calibration.cli.study_options import read_config
 from batch_calibration.scoring.inputs import ImageInputs
 from batch_calibration.settings import Settings
-from batch_calibration.studies import render_contexts
+from batch_calibration.studies.scoring import render_contexts
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 

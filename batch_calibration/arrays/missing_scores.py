@@ -227,10 +227,8 @@ def fill_every_row(
     array([[ -1., -30.]])
     """
     if check_missing(missing) == "drop":
-        raise InputError(
-            f"{where}: missing='drop' would return fewer rows than it received; drop the rows "
-            "yourself, scores[np.isfinite(scores).all(-1)], or give missing='least'."
-        )
+        remedy = "drop rows by scores[np.isfinite(scores).all(-1)], or give missing='least'"
+        raise InputError.at(where, "a treatment that keeps each row", "missing='drop'", remedy)
     is_missing = find_missing(scores, find_lowest(scores).filler)
     if bound is not None:
         lacking = find_missing(bound)

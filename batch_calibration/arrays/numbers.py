@@ -15,13 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays.alignment import (
-    UNKNOWN,
-    column_numbers,
-    has_index,
-    in_row_order,
-    is_text,
-)
+from batch_calibration.arrays.alignment import UNKNOWN, column_numbers, has_index, in_row_order
 from batch_calibration.arrays.frames import is_frame, matrix, names_of, package, tensor_values
 from batch_calibration.arrays.score_scale import find_scale
 from batch_calibration.errors import InputError, shown
@@ -367,7 +361,7 @@ def _texts(values: object) -> list[str]:
     """Returns the names in a series or an array of labels, [] if it holds no names."""
     kind = str(getattr(values, "dtype", "")).lower()
     is_named = not is_frame(values) and kind.startswith(("<u", "str", "object", "categor"))
-    return list(filter(is_text, values)) if is_named else []  # type: ignore[call-overload]
+    return [cell for cell in values if isinstance(cell, str)] if is_named else []  # type: ignore
 
 
 def _plain(name: str) -> str:
@@ -409,10 +403,8 @@ def scores_of_predictions(source: object, labels: object) -> object:
     if array.ndim != 1 or array.size == 0:
         return array
     if isinstance(array, jax.core.Tracer) or isinstance(labels, jax.core.Tracer):
-        raise InputError(
-            "scores: predicted labels that jax.jit or jax.vmap traces do not determine the number "
-            "of labels: give the scores [n, k] they are predicted from."
-        )
+        got = "predicted labels, traced by jax.jit or jax.vmap, which hide the number of labels"
+        raise InputError.at("scores", "scores [n, k]", got, "give those that they come from")
     if not jnp.issubdtype(array.dtype, jnp.integer):
         got = f"{type(source).__name__} [n] of {array.dtype}"
         raise InputError.at("scores", SCORES_OR_LABELS, got, EACH_ANSWER)
@@ -421,8 +413,7 @@ def scores_of_predictions(source: object, labels: object) -> object:
     if predicted.min() < 0:
         row = int(predicted.argmin())
         got = f"{predicted[row]} in row {row}"
-        remedy = "leave out rows without a prediction, or count them as wrong with an additional "
-        remedy += "label"
+        remedy = "leave rows without a prediction out, or give them a label of their own"
         raise InputError.at("scores", "predicted labels from 0 on", got, remedy)
     k = 1 + max(predicted.max(), gold.max(initial=0))  # `gold` may be empty
     if k > MAX_PREDICTED_LABELS:

@@ -6,12 +6,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays.missing_scores import (
-    HIGHEST_FILLER,
-    LARGEST,
-    find_lowest,
-    find_missing,
-)
+from batch_calibration.arrays import missing_scores
+from batch_calibration.arrays.missing_scores import LARGEST, find_missing
 from batch_calibration.errors import InputError, spell
 
 Kind = (
@@ -257,9 +253,9 @@ def note_fillers(scores: np.ndarray) -> tuple[str, ...]:
     >>> note_fillers(np.array([[-0.5, -1.0]] * 20 + [[-100.0, -0.1]] * 3))[0][:42]
     'Scores of -100, far below all others, may '
     """
-    if scores.min() > HIGHEST_FILLER and scores.max() < 0:  # the usual case
+    if scores.min() > missing_scores.HIGHEST_FILLER and scores.max() < 0:  # the usual case
         return ()
-    lowest, is_zero = find_lowest(scores), False
+    lowest, is_zero = missing_scores.find_lowest(scores), False
     if lowest.highest == 0:
         rows = scores[~find_missing(scores, lowest.filler).any(axis=-1)]
         is_over = (rows == 0).any(axis=-1) & (np.exp(rows).sum(axis=-1) > 1.05)

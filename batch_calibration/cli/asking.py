@@ -160,8 +160,7 @@ def ask_server(args: Namespace) -> None:
     print(f"scores: {path_written}")
     if scored.absent:
         got = f"{shown(scored.absent)} in no answer, without scores in {path_written}"
-        remedy = "use other labels, raise --top_logprobs, or fill in their scores by "
-        remedy += "--missing=least; no request is repeated"
+        remedy = "use other labels, raise --top_logprobs, or fill them in by --missing=least"
         raise InputError.at("--labels", "labels that the model answers with", got, remedy)
     print(f"next: batch-calibration diagnose {path_written}{hint}")
 

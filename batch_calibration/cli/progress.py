@@ -15,8 +15,9 @@ import numpy as np
 
 from batch_calibration.reporting.cells import filled
 from batch_calibration.settings import Study
-from batch_calibration.studies import ScoringProgress, Store
+from batch_calibration.studies import Store
 from batch_calibration.studies.progress import Planned
+from batch_calibration.studies.scoring import ScoringProgress
 
 SILENT_SECONDS, DRAW_EVERY = 1.0, 0.2
 """Seconds before a step first shows its progress, and between two drawings of it."""

@@ -138,10 +138,8 @@ def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:
             # The row is parsed again from its start; doubling the chunk size keeps that cheap.
             text, start, size = text[start:] + more, 0, 2 * size
         else:
-            raise InputError(
-                f"{where}: no JSON object, or the file ends inside it; the rows before it are "
-                "complete: end the list with ']' after them, or write the log again."
-            )
+            remedy = "end the list with ']' after the rows before it, or write the log again"
+            raise InputError.at(where, "a whole JSON object", shown(text[start:], 40), remedy)
 
 
 def delimited_rows(path: Path, kind: str = SCORES) -> Iterator[tuple[str, list[str]]]:
@@ -158,7 +156,7 @@ def delimited_rows(path: Path, kind: str = SCORES) -> Iterator[tuple[str, list[s
         lines = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
         try:
             names = [name.strip() for name in next(lines, [])]
-            refuse_repeated_columns(f"{path}, line 1", names)
+            refuse_repeated(f"{path}, line 1", names)
             yield f"{path}, line 1", names
             for cells in filter(any, lines):  # skips lines that are empty or only commas
                 where = f"{path}, line {lines.line_num}"
@@ -169,9 +167,8 @@ def delimited_rows(path: Path, kind: str = SCORES) -> Iterator[tuple[str, list[s
                     raise InputError.at(where, expected, len(cells), remedy)
                 yield where, cells
         except csv.Error as error:
-            raise InputError(
-                f"{path}, line {lines.line_num}: not CSV ({error}); is a closing quote missing?"
-            ) from error
+            where, remedy = f"{path}, line {lines.line_num}", "is a closing quote missing?"
+            raise InputError.at(where, "CSV", error, remedy) from error
 
 
 def read_plain_csv(path: Path, names: Sequence[str]) -> "pa.Table | None":
@@ -229,13 +226,11 @@ def first_repeated(names: Sequence[str]) -> str:
     return next((name for i, name in enumerate(names) if name in names[:i]), "")
 
 
-def refuse_repeated_columns(where: object, names: Sequence[str]) -> None:
+def refuse_repeated(where: object, names: Sequence[str]) -> None:
     """Raises an error if two columns have the same name."""
     if len(set(names)) < len(names):
-        raise InputError(
-            f"{where}: the column {first_repeated(names)!r} appears twice; give each column its "
-            "own name."
-        )
+        got = f"{first_repeated(names)!r} twice"
+        raise InputError.at(where, "columns of different names", got, "give each its own name")
 
 
 def parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:

@@ -12,25 +12,13 @@ import numpy as np
 
 from batch_calibration.arrays.frames import GOLD
 from batch_calibration.errors import InputError, refuse_unknown, shown, spell
-from batch_calibration.importers import cells
+from batch_calibration.importers import cells, score_columns
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import Column, Columns
 from batch_calibration.importers.gold import gold_of_rows, name_indices, recognize_gold
 from batch_calibration.importers.nested import or_nested
-from batch_calibration.importers.score_columns import (
-    choose_real,
-    column_sets,
-    is_real,
-    label_columns,
-    pivot_choices,
-)
-from batch_calibration.importers.vectors import (
-    Names,
-    Vectors,
-    is_of_counts,
-    is_vector,
-    read_vectors,
-)
+from batch_calibration.importers.score_columns import is_real, label_columns
+from batch_calibration.importers.vectors import Names, Vectors, has_counts, is_vector, read_vectors
 
 SCORE_NAMES = "scores log_probs logprobs log_likelihoods loglikelihoods logits probs probabilities"
 """Usual names of columns that hold all scores of a row."""
@@ -65,12 +53,12 @@ def from_columns(
         columns = dict(zip(bare, columns.values(), strict=True))
         reading = replace(reading, labels=cells.bare_names(reading.labels))
     reading, gold_notes = recognize_gold(columns, reading)
-    columns, reading, long_notes = pivot_choices(columns, reading)
+    columns, reading, long_notes = score_columns.pivot_choices(columns, reading)
     columns, reading, other_notes = _two_of_one(where, columns, reading)
     gold_notes += long_notes + other_notes
     named = reading.labels
     is_plain = len(named) < 2 or any(label in columns for label in named)
-    full_names = [] if is_plain else column_sets(columns, named)
+    full_names = [] if is_plain else score_columns.column_sets(columns, named)
     if len(full_names) == 1:  # the only columns with the names of the labels in longer names
         reading = replace(reading, labels=full_names[0])
     if not reading.ids and {"id", "prompt", "api_scores"} <= columns.keys():  # written by `ask`
@@ -97,7 +85,7 @@ def from_columns(
         vectors = read_vectors(where, candidates, vector_name, reading, label_names)
         if vectors.source in ("", vector_name) and vectors.lists and not reading.labels:
             real = dict(zip(vectors.names, vectors.scores.T, strict=True))
-            names, notes, sums = choose_real(where, real, reading, gold_texts)
+            names, notes, sums = score_columns.choose_real(where, real, reading, gold_texts)
             if sums:
                 scores = [sums.get(name, real[name]) for name in names]
                 vectors = Vectors(names, np.stack(scores, axis=1))
@@ -248,7 +236,7 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
     for name, column in candidates.items():
         is_usual = name.lower() in SCORE_NAMES.split()
         is_named = is_usual or name in labels
-        if is_vector(column, may_be_texts=is_usual) and (is_named or not is_of_counts(column)):
+        if is_vector(column, may_be_texts=is_usual) and (is_named or not has_counts(column)):
             vectors.append(name)
     lacking = [name for name in labels if name not in candidates]
     if labels and not lacking:
@@ -261,10 +249,8 @@ def _vector_column(where: str, candidates: Columns, labels: Names) -> str | None
     if vectors and not fits and (labels or not any(map(is_real, candidates.values()))):
         fits = vectors
     if len(fits) > 1:
-        raise InputError(
-            f"{where}: each of the columns {', '.join(map(repr, fits))} may hold all scores of a "
-            f"row; name one of them: {spell('labels', fits[0])}."
-        )
+        expected, remedy = "one column with all scores of a row", spell("labels", fits[0])
+        raise InputError.at(where, expected, " and ".join(map(repr, fits)), f"pass {remedy}")
     return fits[0] if fits else None
 
 
@@ -285,11 +271,8 @@ def score_candidates(where: str, columns: Columns, reading: Reading) -> dict[str
     for name in named:
         refuse_unknown("column", name, columns, where=where)
         if name in reading.labels:
-            raise InputError(
-                f"{where}: the column {name!r} is named both as scores and for another use; remove "
-                f"it from {spell('labels')}, or from {spell('gold')}, {spell('ids')} "
-                f"and {spell('by')}."
-            )
+            remedy = f"leave it out of {spell('labels')}, or of {spell('gold')} and others"
+            raise InputError.at(where, f"one use of the column {name!r}", "two", remedy)
     candidates = {name: column for name, column in columns.items() if name not in named}
     if reading.labels:
         return candidates

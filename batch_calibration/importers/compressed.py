@@ -112,8 +112,7 @@ def check_unpacked(path: Path, unpacked: int) -> None:
     size, most = path.stat().st_size, _max_unpacked(path)
     if unpacked > most:
         expected = f"a file of {size:,} bytes that unpacks to at most {most / GIB:.3g} GiB"
-        remedy = "it may be a decompression bomb, or repeat one number; if that is intended, "
-        remedy += "save it without compression"
+        remedy = "if it repeats one number on purpose, save it without compression"
         raise InputError.at(path, expected, f"{unpacked / GIB:.3g} GiB", remedy)
 
 

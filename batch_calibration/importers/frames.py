@@ -11,12 +11,7 @@ import numpy as np
 from batch_calibration.arrays.numbers import read_numbers
 from batch_calibration.errors import InputError, answering
 from batch_calibration.files import list_at, object_at, parse_json, value_at
-from batch_calibration.files.rows import (
-    arrow_errors,
-    arrow_numbers,
-    need_pyarrow,
-    refuse_repeated_columns,
-)
+from batch_calibration.files.rows import arrow_errors, arrow_numbers, need_pyarrow, refuse_repeated
 from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column
@@ -84,7 +79,7 @@ def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
     """Converts the columns of an Arrow table: numbers to numpy arrays, other cells to lists."""
     import pyarrow as pa
 
-    refuse_repeated_columns(where, table.column_names)
+    refuse_repeated(where, table.column_names)
     columns: dict[str, Column] = {}
     classes = names_of_classes(table.schema)
     for name in table.column_names:
@@ -153,7 +148,7 @@ def columns_of(scores: object) -> dict[str, Column] | None:
     if isinstance(names, Iterable) and hasattr(scores, "to_dict"):  # pandas and polars
         keys = list(names)
         # pandas allows two columns of one name, and both 1 and "1" as names.
-        refuse_repeated_columns(WHERE, list(map(str, keys)))
+        refuse_repeated(WHERE, list(map(str, keys)))
         return {str(key): _column(scores[key]) for key in keys}  # type: ignore[index]
     if hasattr(scores, "__arrow_c_stream__"):
         need_pyarrow(WHERE)

@@ -97,10 +97,8 @@ def _is_statistics(start: bytes) -> bool:
 def read(path: Path, reading: Reading) -> list[Imported]:
     """Reads the scores of a run, one context per trial, because trials differ in demonstrations."""
     if _is_statistics(beginning(path)):
-        raise InputError(
-            f"{path}: these are statistics of instances, without scores of choices; "
-            "name scenario_state.json in the same folder."
-        )
+        remedy = "name scenario_state.json in the same folder"
+        raise InputError.at(path, "scores of choices", "statistics of instances", remedy)
     state = object_at(parse_value(read_text(path), str(path)))
     spec = object_at(state, "adapter_spec")
     method = str(spec.get("method"))
@@ -110,10 +108,8 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     elif method == JOINT:
         rows = _joint(requests, str(path), reading)
     else:
-        raise InputError(
-            f"{path}: the run's method is {shown(method)}, which scores no choices; use one of "
-            f"{SEPARATE}original, {SEPARATE}calibrated and {JOINT}."
-        )
+        remedy = f"use {SEPARATE}original, {SEPARATE}calibrated or {JOINT}"
+        raise InputError.at(path, "a method that scores choices", shown(method), remedy)
     contexts = []
     for trial in dict.fromkeys(trial for trial, _ in rows):
         context: dict[str, Json] = {
@@ -155,9 +151,8 @@ def _separate(requests: Iterator[HelmRequest], reading: Reading) -> Rows:
         mode = str(request.state.get("request_mode") or "original")
         by_choice = log_probs.setdefault(request.key, {}).setdefault(mode, {})
         if choice in by_choice:
-            raise InputError(
-                f"{request.where}: choice {choice} of instance {request.id} occurs twice."
-            )
+            expected = f"choice {choice} of instance {request.id} once"
+            raise InputError.at(request.where, expected, "it twice")
         by_choice[choice] = _end_log_prob(request, choices[choice])
         # The prompt without its choice is the same for all choices.
         prompt = request.prompt.removesuffix(choices[choice])
@@ -185,11 +180,9 @@ def _joint(requests: Iterator[HelmRequest], path: str, reading: Reading) -> Rows
         letters = tuple(object_at(request.state, "output_mapping"))
         top = object_at(request.completion(), 0, "top_logprobs")
         if not top:
-            raise InputError(
-                f"{request.where}: the log holds only the log-probability of the answered token, "
-                f"not of the other letters; use a run of {SEPARATE}original, or score with "
-                f"{spell('scorer', 'api')}."
-            )
+            remedy = f"use a run of {SEPARATE}original, or score with {spell('scorer', 'api')}"
+            expected = "log-probabilities of all letters"
+            raise InputError.at(request.where, expected, "only the answered token's", remedy)
         if request.key in rows:
             raise InputError(f"{request.where}: instance {request.id} occurs twice.")
         lists.append({token: _number(log_prob, request.where) for token, log_prob in top.items()})

@@ -29,7 +29,6 @@ HEADERS = ("header.json", "_journal/start.json")
 """Names of the header in a finished log and in a log of a stopped evaluation."""
 ZSTANDARD = 93  # the number of this compression method in zip files
 CONVERT = f"{extra('data')}, or inspect log convert --to json --output-dir DIR LOG"
-MAX_BYTES = 1 << 28  # largest size of a sample or header
 
 
 Sample = Mapping[str, Json]  # a sample's object in the log, or a part of it
@@ -92,8 +91,6 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
         samples = [name for name in names if re.fullmatch(r"samples/[^/]+\.json", name)]
         for name in [*header, *samples]:
             where, member = f"{path}, {name}", archive.getinfo(name)
-            if member.file_size > MAX_BYTES:  # a small zip may unpack to any size
-                raise InputError(f"{where}: too large for a sample; it is not read.")
             text = _decompress(archive, member, path).decode("utf-8-sig")
             yield where, parse_object(text, where)
 
@@ -217,8 +214,7 @@ def keep_answered(
     open_count = is_kept.count(False)
     if rows and open_count == len(rows):
         expected = "samples that name a label after 'ANSWER:', or exactly one label"
-        remedy = f"locate it with {spell('at', 'last')} or 'json:KEY', or evaluate again with a "
-        remedy += "prompt that asks for 'ANSWER: $LETTER'"
+        remedy = f"locate it with {spell('at', 'last')} or 'json:KEY', or ask for 'ANSWER: $LETTER'"
         raise InputError.at(where, expected, f"none in {open_count:,} samples", remedy)
     notes = []
     if any(starts):
@@ -287,8 +283,7 @@ def _refuse_other_letter(
     if rewritten and written != fold(rewritten[1]) and written in map(fold, labels):
         expected = f"the answer {rewritten[1]} among the tokens that the model wrote"
         got = f"{position.written!r}: choices were shuffled, and the order is not recorded"
-        remedy = "keep the scores of Inspect's own scorer, which record it (inspect score "
-        remedy += "--action append)"
+        remedy = "keep the scores of Inspect's own scorer (inspect score --action append)"
         raise InputError.at(where, expected, got, remedy)
 
 
@@ -302,10 +297,8 @@ def _answer_position(
     before = 0 if len(tokens) == 1 else find_place(written, labels, at, None, recorded).token
     listed = list_at(tokens, before or 0, "top_logprobs")
     if not listed:
-        raise InputError(
-            f"{where}: the log has no log-probabilities of other tokens; evaluate again with "
-            "--logprobs --top-logprobs 20 and a provider that returns them."
-        )
+        remedy = "evaluate again with --logprobs --top-logprobs 20 and a provider that returns them"
+        raise InputError.at(where, "log-probabilities of other tokens", "none", remedy)
     pairs = [(value_at(likely, "token"), value_at(likely, "logprob")) for likely in listed]
     token = written[before or 0].strip(f"{AROUND}Ġ▁")
     is_named = names_label("".join(written), labels)

@@ -145,10 +145,8 @@ def _is_results(path: Path, start: bytes) -> bool:
 def _refuse_other(first: Sample, sample: Sample, where: str) -> None:
     """Raises an error unless a document's second line repeats the first for another filter."""
     if first.filter == sample.filter != "":
-        raise InputError(
-            f"{where}: the doc_id {sample.row.id} occurs twice for the filter "
-            f"{sample.filter!r}; if the file holds two logs, keep one."
-        )
+        expected = f"the doc_id {sample.row.id} once for the filter {sample.filter!r}"
+        raise InputError.at(where, expected, "it twice", "if the file holds two logs, keep one")
     if first.content_hash != sample.content_hash:
         names = " or ".join(spell("filter", s.filter) for s in (first, sample) if s.filter)
         remedy = f"choose {names}." if names else "if the file holds two logs, keep one."
@@ -260,10 +258,8 @@ def _requests(arguments: files.Json, where: str) -> list[tuple[str, str]]:
 
 
 def _no_choices(kind: str, where: str) -> InputError:
-    return InputError(
-        f"{where}: these are {kind}, not scores of choices; use a log of a task with "
-        "`output_type: multiple_choice`."
-    )
+    remedy = "use a log of a task with `output_type: multiple_choice`"
+    return InputError.at(where, "scores of choices", kind, remedy)
 
 
 def _log_likelihood(answer: object, where: str, reading: Reading) -> float:

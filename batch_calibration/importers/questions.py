@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from batch_calibration.errors import InputError, shown, spell
+from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json, count_at
 from batch_calibration.importers import base, cells
 from batch_calibration.importers.gold import refuse_counted_from_one
@@ -116,11 +116,8 @@ def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
     """Returns a field; its name may begin with "doc.", as in the harness's templates."""
     name = name.removeprefix("doc.")
     if name not in fields:
-        listed = ", ".join(map(shown, list(fields)[:20])) or "none"
-        raise InputError(
-            f"{where}: the {kind} has no field {shown(name)}; it has {listed}, and {spell('by')} "
-            "also takes 'choices'."
-        )
+        known = [*list(fields)[:20], CHOICES]  # the last one is no field, but `by` takes it
+        raise InputError.unknown(f"field of the {kind}", name, known, where=where)
     return fields[name]
 
 
@@ -234,10 +231,8 @@ def import_rows(
             "each number of choices."
         )
     if lacking := len(by_count.get(0, [])) + len(by_count.get(1, [])):
-        raise InputError(
-            f"{where}: {lacking:,} of {len(rows):,} rows have fewer than two choices, but a "
-            "bias needs two or more; use a multiple-choice log."
-        )
+        got = f"fewer in {lacking:,} of {len(rows):,} rows"
+        raise InputError.at(where, "two choices or more", got, "use a multiple-choice log")
     contexts = []
     for _, indices in sorted(by_count.items()):
         imported = _stack_rows([rows[i] for i in indices], where, reading)

@@ -120,8 +120,7 @@ def _split_prompts(answer: SavedAnswer, reading: Reading) -> list[SavedAnswer]:
     """Returns an answer for each prompt of a request; raises if they share a right label."""
     choices = split_choices(answer)
     if len(choices) > 1 and reading.gold and choices[0].is_shared(reading.gold):
-        expected = f"a list of {len(choices)} right labels in {reading.gold!r}, one for each "
-        expected += "prompt of the request"
+        expected = f"a list of {len(choices)} right labels in {reading.gold!r}, one for each prompt"
         raise InputError.at(answer.where, expected, shown(answer.value(reading.gold)))
     return choices
 
@@ -132,8 +131,7 @@ def _from_label_probs(path: Path, answers: list[SavedAnswer], reading: Reading) 
     for answer in answers:
         block = servers.label_probs(answer.body, answer.where)
         if block.shape[1] != len(reading.labels):
-            expected = f"{len(reading.labels)} scores per row, one for each of "
-            expected += ", ".join(reading.labels)
+            expected = f"a score in each row for each of {', '.join(reading.labels)}"
             remedy = "name the labels in the order of label_token_ids"
             raise InputError.at(answer.where, expected, block.shape[1], remedy)
         blocks.append(block)
@@ -211,10 +209,9 @@ def _group_prompts(
             if text.endswith(name.strip()):
                 texts[name] = text
         if not texts:
-            expected = f"a prompt that ends with one of the labels ({', '.join(labels)}), "
-            expected += f"but it ends with {shown(text[-30:])}"
+            expected = f"a prompt that ends with one of the labels ({', '.join(labels)})"
             remedy = f"name the labels as the prompts have them ({spell('labels')})"
-            raise InputError.at(answer.where, expected, remedy=remedy)
+            raise InputError.at(answer.where, expected, shown(text[-30:]), remedy)
         label = max(texts, key=len)  # "not so" ends in "so" as well
         log_prob, size = servers.end_log_prob(scored, label, answer.where)
         longest, j = max(longest, size), labels.index(label)
@@ -270,8 +267,7 @@ def _right_labels(
         if flags.count(True) == 1 and None not in flags:
             gold[i] = flags.index(True)
         elif _cells(row, name) != [None] * k:
-            expected = f"{name!r} with the right label on all lines of a prompt, or 1 on the "
-            expected += "line of the right label and 0 on the others"
+            expected = f"{name!r} with the right label on all lines of a prompt, or 1 on its line"
             raise InputError.at(_first_answer(row).where, expected, shown(_cells(row, name)))
     return gold
 
@@ -340,8 +336,8 @@ def _label_indices(
     for answer, cell, text in zip(answers, cells, texts, strict=True):
         label = -1 if cell is None else index_of.get(text)
         if label is None:
-            expected = f"the right label in {reading.gold!r}: one of "
-            expected += f"{', '.join(reading.labels)}, its index if no label is a number, or null"
-            raise InputError.at(answer.where, expected, shown(cell))
+            expected = f"the right label in {reading.gold!r}: its name, index or null"
+            got = f"{shown(cell)} for the labels {', '.join(reading.labels)}"
+            raise InputError.at(answer.where, expected, got)
         gold.append(label)
     return np.array(gold, np.int32), order, notes

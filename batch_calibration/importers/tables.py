@@ -135,11 +135,6 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     if not reading.by:
         refuse_several(imported.where, imported.columns, reading)
         return [imported]
-    lacking = [name for name in reading.by if name not in imported.columns]
-    if lacking:
-        expected = f"the column {lacking[0]!r}, which {spell('by')} names"
-        remedy = f"known columns are {', '.join(imported.columns) or 'none'}"
-        raise InputError.at(imported.where, expected, "none", remedy, "by")
     columns = [map(str, imported.columns[name]) for name in reading.by]
     rows: dict[tuple[str, ...], list[int]] = {}  # combination -> its rows
     for row, combination in enumerate(zip(*columns, strict=True)):
@@ -220,13 +215,9 @@ def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Re
 
 def in_nats(imported: Imported, reading: Reading) -> Imported:
     """Returns the scores of a file in nats, after checks, with the filler of missing scores."""
-    where, k = imported.where, len(imported.label_names)
-    scores = np.asarray(imported.log_probs, np.float64)
+    where, scores = imported.where, np.asarray(imported.log_probs, np.float64)
     if reading.missing == "drop":  # Rows with an overflow are dropped, too.
         scores = np.where(np.isposinf(scores), np.nan, scores)
-    # The results of importers are checked like files.
-    if scores.ndim != 2 or scores.shape[-1] != k:
-        raise InputError.at(where, f"{k} scores per row", f"shape {scores.shape}")
     if not len(scores):
         raise InputError.at(where, "at least one row of scores", "none")
     # Probabilities become nats first, since the logarithm of 0 marks a missing score.

@@ -56,7 +56,7 @@ def is_vector(column: cells.Column, *, may_be_texts: bool = False) -> bool:
     return False
 
 
-def is_of_counts(column: cells.Column) -> bool:
+def has_counts(column: cells.Column) -> bool:
     """Checks whether cells are lists of whole numbers, or dicts of counts and costs."""
     members = [scores_of(cell) for cell in column]
     if isinstance(first_cell(column), dict):  # A cost may stand next to whole numbers.

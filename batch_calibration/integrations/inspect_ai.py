@@ -26,12 +26,7 @@ from batch_calibration.arrays.missing_scores import check_missing, fill_scores
 from batch_calibration.diagnosis.advice import choose_advice, read_advice, refuse_beside_advice
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers import Reading
-from batch_calibration.importers.inspect_ai import (
-    AnswerPosition,
-    keep_answered,
-    read_sample,
-    score_samples,
-)
+from batch_calibration.importers import inspect_ai as logs
 from batch_calibration.importers.questions import Row, import_rows
 from batch_calibration.importers.tables import to_table
 from batch_calibration.metrics import accuracy
@@ -111,9 +106,11 @@ def _as_in_a_log(
     return sample, order if order != sorted(order) else None
 
 
-def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) -> dict[str, float]:
+def _label_scores(
+    row: Row, position: logs.AnswerPosition, where: str, missing: str
+) -> dict[str, float]:
     """Maps the labels of one sample to log-probabilities in nats, for readers of the log."""
-    keep_answered([row], [position], where)  # raises if the sample names no label
+    logs.keep_answered([row], [position], where)  # raises if the sample names no label
     top = scores_of_top_k([position.log_probs], row.choices, where=where)
     scores, is_kept = fill_scores(top.log_probs, check_missing(missing), top.bound)
     if not is_kept.any():
@@ -149,8 +146,8 @@ def _block(records: Sequence[Mapping[str, Any]]) -> Block:
         # JSON has no tuples; ids may repeat if epochs are not averaged.
         lists = {name: tuple(row[name]) for name in ("choices", "scores", "alone")}
         rows.append(Row(**{**row, **lists, "id": str(number)}))
-        positions.append(AnswerPosition(**record["place"]))
-    answered, _ = score_samples(rows, positions, WHERE, reading)
+        positions.append(logs.AnswerPosition(**record["place"]))
+    answered, _ = logs.score_samples(rows, positions, WHERE, reading)
     (imported,) = import_rows(answered, WHERE, reading, {})
     return to_table(imported, reading).blocks["test"]
 
@@ -203,7 +200,7 @@ def label_bias(
         if not any(choice.logprobs for choice in state.output.choices):
             return scorer.Score.unscored(reason="scoring_failed", explanation=NO_LOG_PROBS)
         try:
-            row, position = read_sample(sample, where, reading, order)
+            row, position = logs.read_sample(sample, where, reading, order)
             label_scores = _label_scores(row, position, where, missing)
             chosen = options
             if contexts:

@@ -106,11 +106,8 @@ class Source:
         too_high = np.argwhere(scores > LARGEST)
         if len(too_high):
             row, label = too_high[0]
-            raise InputError(
-                f"{where}: the score of {self.labels[label]!r} in row {first_row + row} is "
-                f"{scores[row, label]:g}, and a single value of this size determines the mean of "
-                "its label; score that row again."
-            )
+            got = f"{scores[row, label]:g} of {self.labels[label]!r} in row {first_row + row}"
+            raise InputError.at(where, "finite log-probabilities", got, "score that row again")
         file_rows = first_row + np.arange(len(scores))
         imported = Imported(where, scores, self.labels, file_rows=file_rows, filler=self.filler)
         scores, is_kept, gaps = fill_labels(imported, self.reading)
@@ -130,11 +127,9 @@ class Source:
             keys = [(*keys[first], text_of(cells[last])) for first, last in split]
         numbers = [self.contexts.setdefault(key, len(self.contexts)) for key in keys]
         if len(self.contexts) > MAX_CONTEXTS:
-            raise InputError(
-                f"{path}: {', '.join(self.reading.by)} of {spell('by')} has more "
-                f"than {MAX_CONTEXTS:,} values; name a column with one value per context, such as "
-                "a prompt."
-            )
+            expected = f"at most {MAX_CONTEXTS:,} values of {', '.join(self.reading.by)}"
+            remedy = f"name a column of contexts in {spell('by')}, such as a prompt"
+            raise InputError.at(path, expected, "more", remedy)
         return np.array(numbers, np.int64)[codes]
 
     def gold(self, rows: RowBatch) -> np.ndarray | None:

@@ -10,15 +10,10 @@ from numpy.typing import ArrayLike
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import deviation
 from batch_calibration.reporting.cells import Cells, best_of
-from batch_calibration.reporting.frame import (
-    LABELS,
-    REFERENCES,
-    Frame,
-    factor_name,
-    task_title,
-)
+from batch_calibration.reporting.frame import LABELS, REFERENCES, Frame, factor_name, task_title
 from batch_calibration.reporting.items import notes_of
-from batch_calibration.studies import ByRows, Record
+from batch_calibration.studies import Record
+from batch_calibration.studies.records import ByRows
 
 # Accuracies in %, one for each context or draw, by the number on the horizontal axis.
 Points = dict[int, np.ndarray]

@@ -15,7 +15,8 @@ from batch_calibration.methods import METHODS
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.metrics.intervals import gain_over_prompts
 from batch_calibration.scoring.tasks import TASKS
-from batch_calibration.studies import Record, unpack
+from batch_calibration.studies import Record
+from batch_calibration.studies.records import unpack
 
 BASELINE, CORRECTED = REFERENCES = comparison.REFERENCES
 Member = TypeVar("Member")

@@ -16,7 +16,7 @@ from batch_calibration.reporting.cells import Cells
 from batch_calibration.reporting.curves import is_over_shots
 from batch_calibration.reporting.frame import context_title
 from batch_calibration.scores import ScoreTable
-from batch_calibration.studies import ContextInfo
+from batch_calibration.studies.records import ContextInfo
 
 # The two labels that are drawn if a task has them among others.
 OPPOSITE = "entailment", "contradiction"

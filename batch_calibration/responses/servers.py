@@ -42,8 +42,7 @@ def check_log_prob(number: float, where: str) -> float:
     """Returns the number; raises if it is too large for a log-probability."""
     if number > MAX_LOG_PROB:
         expected = "a log-probability in nats, which is at most 0"
-        remedy = "if these are losses (negated log-probabilities), change their sign; "
-        remedy += "if probabilities, take their logarithms"
+        remedy = "change the sign of losses, or take the logarithms of probabilities"
         raise InputError.at(where, expected, f"{number:g}", remedy)
     return number
 
@@ -108,23 +107,18 @@ def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, i
         # Byte-level and SentencePiece tokens write a space as another letter.
         end = prompt.tokens[start].translate(SPACES) + end
     if not end.strip().endswith(label.strip()):
-        expected = (
-            f"a prompt that ends with the label {shown(label)}, but it ends with {shown(end)}"
-        )
+        expected = f"a prompt that ends with the label {shown(label)}"
         remedy = "send prompt and label together and ask for no new token (max_tokens=0)"
-        raise InputError.at(where, expected, remedy=remedy)
+        raise InputError.at(where, expected, shown(end), remedy)
     if end.strip() != label.strip():
-        raise InputError(
-            f"{where}: the token {shown(prompt.tokens[start])} holds the end of the prompt and the "
-            f"beginning of the label {shown(label)}, so the label has no separate score; end the "
-            "prompt without a space and begin the label with a space."
-        )
+        expected = f"a token where the label {shown(label)} begins"
+        got = f"{shown(prompt.tokens[start])}, which holds the end of the prompt, too"
+        remedy = "end the prompt without a space and begin the label with a space"
+        raise InputError.at(where, expected, got, remedy)
     log_probs = np.array(prompt.log_probs[start:])
     if find_missing(log_probs).any():
-        raise InputError(
-            f"{where}: the log-probability of a token of the label {shown(label)} is missing; "
-            "ask for the log-probability of each token of the prompt."
-        )
+        expected = f"a log-probability of each token of the label {shown(label)}"
+        raise InputError.at(where, expected, "none", "ask for each token of the prompt")
     return float(log_probs.sum()), len(log_probs)
 
 
@@ -283,10 +277,9 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
     text, joined = text_at(response, "choices", 0, "text"), "".join(map(str, tokens))
     if joined and text != joined and text.startswith(joined):
         # llama-cpp-python answers like this for models without a beginning token.
-        raise InputError(
-            f"{where}: its text is longer than its tokens, so each log-probability belongs to the "
-            "previous token; use first-token lists (logprobs without echo) with this server."
-        )
+        expected = "a text as long as its tokens, each with its own log-probability"
+        remedy = "use first-token lists (logprobs without echo) with this server"
+        raise InputError.at(where, expected, "a longer one", remedy)
     end = _first_generated(response, listed)
     if not all(isinstance(token, str) for token in tokens) or end < 1:
         remedy = "ask with echo=true, if supported"
@@ -328,9 +321,8 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
     listed = value_at(choice, "prompt_logprobs") or value_at(response, "prompt_logprobs") or None
     ids = value_at(choice, "prompt_token_ids") or value_at(response, "prompt_token_ids")
     if not isinstance(listed, list):
-        raise InputError(
-            f"{where}: its prompt_logprobs are null; ask a vLLM server with prompt_logprobs=0."
-        )
+        remedy = "ask a vLLM server with prompt_logprobs=0"
+        raise InputError.at(where, "a list in prompt_logprobs", shown(listed), remedy)
     tokens, log_probs = [], []
     for i, candidates in enumerate(listed):
         token = value_at(candidates, str(value_at(ids, i)))
@@ -339,16 +331,13 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
         elif token is None and isinstance(candidates, Mapping) and len(candidates) == 1:
             (token,) = candidates.values()
         if token is None:
-            raise InputError(
-                f"{where}: position {i} of its prompt_logprobs is {shown(candidates)}, which does "
-                "not identify the prompt's token; ask with prompt_logprobs=0 or "
-                "return_token_ids=true."
-            )
+            remedy = "ask with prompt_logprobs=0 or return_token_ids=true"
+            expected = f"the prompt's token at position {i} of its prompt_logprobs"
+            raise InputError.at(where, expected, shown(candidates), remedy)
         text = value_at(token, "decoded_token")
         if not isinstance(text, str):
-            raise InputError(
-                f"{where}: position {i} of its prompt_logprobs has no decoded_token; request it."
-            )
+            expected = f"a decoded_token at position {i} of its prompt_logprobs"
+            raise InputError.at(where, expected, shown(text), "request it")
         tokens.append(text)
         log_probs.append(read_log_prob(value_at(token, "logprob"), where))
     return PromptTokens(tuple(tokens), tuple(log_probs))
@@ -380,16 +369,12 @@ def _sglang_prompt(response: Response, where: str) -> PromptTokens:
     """Reads the prompt of a response of `/generate`."""
     triples = list_at(response, "meta_info", "input_token_logprobs")
     if not triples:
-        raise InputError(
-            f"{where}: its meta_info has no input_token_logprobs; ask /generate with "
-            "return_logprob=true, logprob_start_len=0 and return_text_in_logprobs=true."
-        )
+        remedy = "ask /generate with return_logprob, return_text_in_logprobs, logprob_start_len=0"
+        raise InputError.at(where, "input_token_logprobs in its meta_info", "none", remedy)
     texts = [value_at(triple, 2) for triple in triples]
     if not all(isinstance(text, str) for text in texts):
-        raise InputError(
-            f"{where}: its input_token_logprobs have no texts; ask with "
-            "return_text_in_logprobs=true."
-        )
+        remedy = "ask with return_text_in_logprobs=true"
+        raise InputError.at(where, "texts in its input_token_logprobs", "none", remedy)
     log_probs = [value_at(triple, 0) for triple in triples]
     return PromptTokens(tuple(map(str, texts)), _log_probs(log_probs, where))
 
@@ -406,10 +391,8 @@ def _llama_cpp_answer(response: Response, where: str) -> Answer:
     """Reads the tokens: {tok_str, prob} until December 2024, {token, logprob} later."""
     entries = list_at(response, "completion_probabilities") or list_at(response, "probs")
     if value_at(entries, 0, "top_probs"):
-        raise InputError(
-            f"{where}: its probabilities include the effect of the sampling settings; "
-            "ask with post_sampling_probs=false."
-        )
+        expected = "probabilities before the sampling settings"
+        raise InputError.at(where, expected, "top_probs", "ask with post_sampling_probs=false")
     answer = _read_entries(entries)
     for entry, listed in zip(entries, answer.lists, strict=True):
         for token in [] if listed else list_at(entry, "probs"):

@@ -250,10 +250,9 @@ def _returned_tokens(row: LogProbs, where: str, filler: float) -> dict[str, floa
     # exp(1) already exceeds the limit; without the minimum, a large number would overflow.
     total = float(np.exp(np.minimum(log_probs[~is_absent], 1.0)).sum())
     if total > 1.01:  # Allows a hundredth for rounding in half precision.
-        expected = "log-probabilities over the vocabulary in nats, but the probabilities of the "
-        expected += f"{len(returned)} returned tokens sum to {total:.3g}, which is above 1"
+        got = f"probabilities above 1: {len(returned)} returned tokens sum to {total:.3g}"
         remedy = "some servers return 0.0 for each token if they do not support log-probabilities"
-        raise InputError.at(where, expected, remedy=remedy)
+        raise InputError.at(where, "log-probabilities over the vocabulary in nats", got, remedy)
     return returned
 
 

@@ -62,10 +62,8 @@ class CausalLM(label_texts.LabelScorer):
 
     def __init__(self, checkpoint: Checkpoint, batch_size: int = 1024, logits_only: bool = False):
         if checkpoint.kind != "causal_lm":
-            raise InputError(
-                f"{checkpoint.directory}: a {checkpoint.model_type} network has no next-token "
-                "head; give a causal language model, or score with DualEncoder."
-            )
+            expected, got = "a causal language model", f"a {checkpoint.model_type} network"
+            raise InputError.at(checkpoint.directory, expected, got, "score with DualEncoder")
         super().__init__(f"{checkpoint.directory}: a {checkpoint.model_type} network", batch_size)
         self.checkpoint = checkpoint
         self.logits_only = logits_only
@@ -142,10 +140,9 @@ class CausalLM(label_texts.LabelScorer):
             if need > most:
                 raise label_texts.too_long(start + row, len(prompt), need, most)
             if self.logits_only and len(labels.tokens):  # An inner node means a label of 2 tokens.
-                raise InputError(
-                    f"row {start + row}: with logits_only every label must be one token, but one "
-                    f"has {labels.paths.shape[1]}; choose other label words, or omit logits_only."
-                )
+                where, remedy = f"row {start + row}", "choose other words, or omit logits_only"
+                got = f"{labels.paths.shape[1]} in one"
+                raise InputError.at(where, "labels of one token for logits_only", got, remedy)
 
 
 def long_network(config: Config, model: nnx.Module) -> tuple[float, llama.Model] | None:

@@ -20,6 +20,7 @@ from batch_calibration.scoring.engine.programs import State
 from batch_calibration.scoring.engine.tokens import count_cut, refuse_same_tokens, token_ids
 from batch_calibration.scoring.models import clip
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint
+from batch_calibration.scoring.models.files.weights import OTHER_FILES
 from batch_calibration.scoring.models.layers import exactness
 
 VERSION = "1"
@@ -65,10 +66,8 @@ class DualEncoder(label_texts.LabelScorer):
         batch_size: int = 64,
     ):  # fmt: skip
         if checkpoint.kind == "causal_lm":
-            raise InputError(
-                f"{checkpoint.directory}: a {checkpoint.model_type} network is a language model, "
-                "not a dual encoder; score with CausalLM, or give CLIP or SigLIP."
-            )
+            expected, got = "CLIP or SigLIP", f"a {checkpoint.model_type} network"
+            raise InputError.at(checkpoint.directory, expected, got, "score with CausalLM")
         super().__init__(f"{checkpoint.directory}: a {checkpoint.model_type} network", batch_size)
         if not 0 <= scale < math.inf:
             expected = "a positive, finite number (20 is usual), or 0 for the checkpoint's own"
@@ -159,10 +158,8 @@ class DualEncoder(label_texts.LabelScorer):
         config = cast(clip.Config, self.checkpoint.config)
         edge = config.vision_image_size
         if how.crop != (edge, edge):
-            raise InputError(
-                f"{self.checkpoint.directory}: images are cropped to {how.crop}, but the "
-                f"network takes {(edge, edge)}; the files belong to different checkpoints."
-            )
+            expected = f"images that are cropped to {(edge, edge)}, as the network takes them"
+            raise InputError.at(self.checkpoint.directory, expected, how.crop, OTHER_FILES)
         tokens = config.image_tokens
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
         embed = program(self.checkpoint, _embed_images, how)
@@ -216,10 +213,8 @@ class DualEncoder(label_texts.LabelScorer):
         token_lists = token_ids(self.checkpoint.tokenizer, list(labels), special=True)
         for label, ids in zip(labels, token_lists, strict=True):
             if len(ids) > self.max_tokens:
-                raise InputError(
-                    f"label {label!r}: a statement of {len(ids)} tokens exceeds the maximum of "
-                    f"{self.max_tokens}; shorten it."
-                )
+                expected, got = f"at most {self.max_tokens} tokens", f"a statement of {len(ids)}"
+                raise InputError.at(f"label {label!r}", expected, got, "shorten it")
         refuse_same_tokens(token_lists, labels)
 
 

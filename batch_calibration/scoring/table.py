@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from batch_calibration.errors import InputError, spell
 from batch_calibration.scoring import Scorer
-from batch_calibration.settings import ModelSettings, Settings
+from batch_calibration.settings import ModelSettings, Settings, refuse_changed
 
 # The functions below load Flax and the tokenizers, because reading stored scores needs neither.
 if TYPE_CHECKING:
@@ -49,13 +49,6 @@ def _open_transformers(directory: Path, _: ModelSettings) -> "TransformersFiles"
     from batch_calibration.scoring.models.files.transformers_files import TransformersFiles
 
     return TransformersFiles(directory)
-
-
-def _refuse_set(model: ModelSettings, names: Sequence[str], why: str) -> None:
-    for name in names:
-        setting, usual = getattr(model, name), getattr(ModelSettings(), name)
-        if setting != usual:
-            raise InputError(f"it applies only to {why}; leave it at {usual!r}.", key=name)
 
 
 def _require(files: OpenFiles | None) -> OpenFiles:
@@ -103,19 +96,16 @@ def _load_dual_encoder(settings: Settings, files: OpenFiles | None, _: Path | No
 
     model = settings.model
     if files and model.logits_only:
-        raise InputError(
-            "a dual encoder's cosines have no softmax denominator to leave "
-            "out; leave it False, or score with a causal language model.",
-            key="logits_only",
-        )
+        expected = "False, because cosines have no softmax denominator to leave out"
+        raise InputError.at("", expected, "True", key="logits_only")
     return DualEncoder(_load_weights(files, model), model.scale, model.max_tokens, model.batch_size)
 
 
 def _load_transformers(settings: Settings, files: OpenFiles | None, _: Path | None) -> Scorer:
     from batch_calibration.scoring.transformers_lm import TransformersLM
 
-    model, why = settings.model, "networks of this package, and transformers runs this one"
-    _refuse_set(model, ("mesh", "logits_only", "accept_keys"), why)
+    model, why = settings.model, "transformers runs this network, not this package"
+    refuse_changed(model, ("mesh", "logits_only", "accept_keys"), why)
     checkpoint = cast("TransformersFiles", _require(files)).load(model.dtype)
     return TransformersLM(checkpoint, model.batch_size)
 
@@ -127,11 +117,10 @@ def _load_api(settings: Settings, files: OpenFiles | None, workdir: Path | None)
     from batch_calibration.scoring.api.scorer import ApiScorer
 
     if jax.process_count() > 1:
-        raise InputError(
-            f"only one process may ask a server; omit {spell('coordinator')}.", key="scorer"
-        )
-    why = f"networks of this package, and {spell('scorer', 'api')} asks a server"
-    _refuse_set(settings.model, ("dtype", "mesh", "logits_only"), why)
+        remedy = f"omit {spell('coordinator')}"
+        raise InputError.at("", "one process that asks a server", "several", remedy, "scorer")
+    why = f"{spell('scorer', 'api')} asks a server"
+    refuse_changed(settings.model, ("dtype", "mesh", "logits_only"), why)
     tokenizer = files.tokenizer_info if files else None
     answers = workdir / ANSWERS if workdir else None
     return ApiScorer(settings.api, settings.model.model, tokenizer, answers)

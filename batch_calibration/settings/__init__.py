@@ -318,6 +318,14 @@ class CalibrationSettings:
     stream_orders: int = _at_least(0, 0, "orders (0: none)")
 
 
+def refuse_changed(part: object, names: Iterable[str], why: str) -> None:
+    """Raises an error if one of these settings of a part differs from its default."""
+    for name in names:
+        setting, usual = getattr(part, name), getattr(type(part)(), name)
+        if setting != usual:
+            raise InputError.at("", f"{usual!r}, because {why}", repr(setting), key=name)
+
+
 PARTS = {"data": DataSettings, "prompt": PromptSettings, "model": ModelSettings}
 PARTS |= {"api": ApiSettings, "calibration": CalibrationSettings}
 ONE_VALUE = {"batch_size", "mesh"}
@@ -388,10 +396,9 @@ class Settings:
         """
         for name in chosen:
             if name in keys() and keys()[name].part not in ("data", "prompt"):
-                raise InputError(
-                    f"a cell of the sweep sets {name}, which all cells of a study share: set it in "
-                    "the study's settings, or score two studies."
-                )
+                expected = f"no {name}, which all cells of a study share"
+                remedy = "set it in the study's settings, or score two studies"
+                raise InputError.at("a cell of the sweep", expected, remedy=remedy)
         if not isinstance(task, str) or not task:
             expected = "a task's name or a task file's path"
             raise InputError(where="task", expected=expected, got=repr(task))

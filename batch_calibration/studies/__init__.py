@@ -3,47 +3,31 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from batch_calibration.files import Number as Number
 from batch_calibration.files import csv_text as csv_text
 
 if TYPE_CHECKING:
-    from batch_calibration.studies.calibration import CalibrationReport as CalibrationReport
     from batch_calibration.studies.calibration import calibrate_store as calibrate_store
     from batch_calibration.studies.calibration import calibrate_study as calibrate_study
     from batch_calibration.studies.calibration import run_calibration as run_calibration
     from batch_calibration.studies.merging import merge_workdirs as merge_workdirs
-    from batch_calibration.studies.records import VERSION as VERSION
-    from batch_calibration.studies.records import ByRows as ByRows
-    from batch_calibration.studies.records import ContextInfo as ContextInfo
-    from batch_calibration.studies.records import Curve as Curve
     from batch_calibration.studies.records import Record as Record
-    from batch_calibration.studies.records import Result as Result
-    from batch_calibration.studies.records import ScorerInfo as ScorerInfo
-    from batch_calibration.studies.records import pack as pack
-    from batch_calibration.studies.records import unpack as unpack
     from batch_calibration.studies.runs import Run as Run
-    from batch_calibration.studies.scoring import ScoringProgress as ScoringProgress
-    from batch_calibration.studies.scoring import ScoringReport as ScoringReport
-    from batch_calibration.studies.scoring import render_contexts as render_contexts
     from batch_calibration.studies.scoring import run_scoring as run_scoring
     from batch_calibration.studies.store import Store as Store
     from batch_calibration.studies.store import load_results as load_results
     from batch_calibration.studies.store import write_results as write_results
-    from batch_calibration.studies.tidy import KINDS as KINDS
     from batch_calibration.studies.tidy import Records as Records
-    from batch_calibration.studies.workers import SweepReport as SweepReport
-    from batch_calibration.studies.workers import Work as Work
     from batch_calibration.studies.workers import sweep as sweep
 
 _HOMES = {
-    "calibration": "CalibrationReport calibrate_store calibrate_study run_calibration",
+    "calibration": "calibrate_store calibrate_study run_calibration",
     "merging": "merge_workdirs",
-    "records": "VERSION ByRows ContextInfo Curve Record Result ScorerInfo pack unpack",
+    "records": "Record",
     "runs": "Run",
-    "scoring": "ScoringProgress ScoringReport render_contexts run_scoring",
+    "scoring": "run_scoring",
     "store": "Store load_results write_results",
-    "tidy": "KINDS Records",
-    "workers": "SweepReport Work sweep",
+    "tidy": "Records",
+    "workers": "sweep",
 }
 """Module -> the names that it defines, space-separated.
 

@@ -10,7 +10,7 @@ import numpy as np
 from batch_calibration import metrics
 from batch_calibration.calibration.base import predict
 from batch_calibration.methods import METHODS, Evidence, Options, correct
-from batch_calibration.studies import ByRows
+from batch_calibration.studies.records import ByRows
 from batch_calibration.typing import Key, Labels, Rows, Weight
 
 Pairs = tuple[tuple[str, object], ...]

@@ -129,18 +129,14 @@ def _check_counts(sizes: Sequence[int], draws: int, orders: int) -> None:
     if any(size < 1 for size in sizes):
         raise InputError.at("probe sizes", "1 or more rows", min(sizes))
     if orders < 0:
-        raise InputError.at(
-            "stream_orders", "a whole number from 0 on", orders, "0 leaves this curve out"
-        )
+        raise InputError.at("stream_orders", "0 (no curve) or more", orders)
 
 
 def check_labeled(table: ScoreTable, floor: float | None = None) -> None:
     """Raises if a table cannot be calibrated and evaluated: no gold labels, or invalid scores."""
     where = f"table {table.id}"
     if "test" not in table.blocks:
-        raise InputError.at(
-            where, "a block 'test'", f"{', '.join(table.blocks) or 'none'}", "rename a block"
-        )
+        raise InputError.at(where, "a block 'test'", ", ".join(table.blocks), "rename a block")
     if not (table.blocks["test"].labels >= 0).any():
         raise InputError(
             f"{where}: all {len(table.blocks['test'].row_ids)} test rows lack a gold label, so "
@@ -333,10 +329,8 @@ def calibrate_store(
         tables = [table for table in tables if table.context.get("shots") == shots]
     if not tables and not broken:
         chosen = [*tasks, *([] if shots is None else [f"{shots} shots"])]
-        raise InputError(
-            f"workdir {store.workdir}: no score tables of {', '.join(chosen)}; "
-            f"{step('score')} first, or choose other tasks or shots."
-        )
+        expected, remedy = f"score tables of {', '.join(chosen)}", f"{step('score')} them first"
+        raise InputError.at(f"workdir {store.workdir}", expected, "none", remedy)
     began = time.monotonic()
     usable, common = list[ScoreTable](), list[Options]()
     for table in tables:

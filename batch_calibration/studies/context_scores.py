@@ -17,7 +17,7 @@ from batch_calibration.scoring.inputs import ImageInputs, joined
 from batch_calibration.scoring.prompts.rendered import RenderedBlock, RenderedContext
 from batch_calibration.studies import Store
 from batch_calibration.studies.claims import Claim
-from batch_calibration.studies.journal import BlockPlan, Journal
+from batch_calibration.studies.journal import BlockPlan
 from batch_calibration.studies.progress import Planned
 
 if TYPE_CHECKING:
@@ -196,7 +196,9 @@ def score_context(
         scorer.score(inputs, context.label_texts, progress=progress, finished=finished)
     elif names:
         with store.journal(table_id, [plans[name] for name in names]) as journal:
-            sharding.broadcast_rows(_with_failed(journal), size)
+            # Only arrays can be sent, so failed rows have NaN.
+            failed = dict.fromkeys(journal.failed, np.full(1, np.nan, np.float32))
+            sharding.broadcast_rows(failed | journal.rows, size)
             asked_count = size - len(journal.rows) - len(journal.failed)
             answer = scorer.score(inputs, context.label_texts, progress=progress, finished=journal)
         # Read again, because an import needs no claim and may have written meanwhile.
@@ -213,14 +215,9 @@ class _Followed(NothingFinished):
     """Finished rows that the first process sent to the other processes."""
 
     def __init__(self, rows: Mapping[int, np.ndarray]):
-        # `_with_failed` marks failed rows with NaN.
+        # `score_context` marks failed rows with NaN.
         self.rows = {row: scores for row, scores in rows.items() if not np.isnan(scores).all()}
         self.failed = dict.fromkeys(rows.keys() - self.rows.keys(), "")
-
-
-def _with_failed(journal: Journal) -> dict[int, np.ndarray]:
-    """Returns the finished rows of a journal, with NaN for failed rows: only arrays can be sent."""
-    return dict.fromkeys(journal.failed, np.full(1, np.nan, np.float32)) | journal.rows
 
 
 def _add_blocks(

@@ -287,10 +287,8 @@ class Record:
             expected = f"a record of version {VERSION}"
             raise InputError.at(where, expected, got, remedy)
         if fields.pop(CHECKSUM, None) != digest(fields):
-            raise InputError(
-                f"{where}: the checksum does not match the content, so the record was damaged or "
-                f"edited; {remedy}."
-            )
+            got = "content with another checksum: it was damaged or edited"
+            raise InputError.at(where, "a whole record", got, remedy)
         try:
             record = read_as(cls, fields, "record")
             _check(record)

@@ -256,11 +256,8 @@ def render_contexts(
             return render(task, cell, test, train, compares, budget, log_probs, renderer, keep)
         if not SCORERS[model.scorer].reads_images:
             readers = " or ".join(repr(name) for name in SCORERS if SCORERS[name].reads_images)
-            raise InputError(
-                f"{task.name} is an image task, and the scorer {model.scorer!r} reads no images; "
-                f"use {readers} and a CLIP checkpoint, as in configs/vision.py.",
-                key="scorer",
-            )
+            expected, remedy = f"{readers} for the images of {task.name}", "see configs/vision.py"
+            raise InputError.at("", expected, repr(model.scorer), remedy, "scorer")
         images = reader.images(task, data.data, data.split, data.limit)
         pool: ImageRows | None = None
         if data.labeled_per_class and data.train_split in image_splits(task, data.data):

@@ -150,9 +150,8 @@ class Store:
         # A copy under another name would count the context twice.
         right_path = self._table_path(table.id)
         if path != right_path:
-            raise InputError.at(
-                path, "the id in its name", table.id, f"rename it {right_path.name} or remove it"
-            )
+            remedy = f"rename it {right_path.name} or remove it"
+            raise InputError.at(path, "the id in its name", table.id, remedy)
         return table
 
     def _read_record(self, path: Path) -> Record:

@@ -19,7 +19,8 @@ from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, t
 from batch_calibration.reporting.items import Drawing, Table
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring.embedded import suite
-from batch_calibration.studies import Record, Store, unpack
+from batch_calibration.studies import Record, Store
+from batch_calibration.studies.records import unpack
 
 NONE, GOLD, FLIPPED = "none", "gold", "flipped"
 NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"

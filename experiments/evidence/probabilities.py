@@ -106,9 +106,9 @@ def measure_source(source: Source) -> dict[tuple[str, ...], float]:
             order = np.random.default_rng(draw).permutation(len(gold))[: SIZES[-1] + JUDGED]
             for name, scores in corrected.items():
                 of_sizes = judge_temperatures(scores[order], gold[order])
-                for size, (nll, ece) in of_sizes.items():
-                    sums.setdefault((name, size, "log loss, nats"), []).append(nll)
-                    sums.setdefault((name, size, "ECE, %"), []).append(ece)
+                for labels, (nll, ece) in of_sizes.items():
+                    sums.setdefault((name, labels, "log loss, nats"), []).append(nll)
+                    sums.setdefault((name, labels, "ECE, %"), []).append(ece)
             for goal in GOALS:
                 for size in CUT_SIZES:
                     if len(order) < 2 * size:

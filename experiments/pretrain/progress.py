@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from batch_calibration.cli.progress import ProgressBar
 from batch_calibration.reporting import palette
 from batch_calibration.reporting.figures.style import Picture, styled
-from batch_calibration.studies import ScoringProgress
+from batch_calibration.studies.scoring import ScoringProgress
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
 """The language model's loss: its key in a step's row -> its name in the legend."""

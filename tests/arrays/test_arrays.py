@@ -177,7 +177,7 @@ def test_a_sentinel_above_is_refused_whatever_the_floor(high, refuses):
 def test_predictions_or_labels_that_are_traced_are_refused_each_by_itself(refuses):
     guess, gold = jnp.array([0, 1, 1]), jnp.array([0, 1, 0])
     for judge in (lambda x: metrics.accuracy(x, gold), lambda x: metrics.accuracy(guess, x)):
-        assert "jax.jit or jax.vmap traces" in str(refuses(jax.jit(judge), guess))
+        assert "traced by jax.jit or jax.vmap" in str(refuses(jax.jit(judge), guess))
 
 
 @pytest.mark.parametrize("seed", [-(2**31), 2**32 - 1])

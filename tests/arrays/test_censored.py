@@ -145,7 +145,7 @@ def test_a_probe_with_missing_labels_is_filled_too():
     ("scores", "options", "why"),
     [
         (10 * [[-1.0, -9999.0]], {}, "-9999 in row 0, label 1 (10 in all)"),
-        (10 * [[-1.0, -np.inf]], {"missing": "drop"}, "missing='drop' would"),
+        (10 * [[-1.0, -np.inf]], {"missing": "drop"}, "got missing='drop': drop rows"),
         (10 * [[-1.0, -np.inf]], {"missing": "last"}, "got 'last'"),
         (10 * [[-1.0, -np.inf]], {"missing": 3}, "got 3"),
         (10 * [[-1.0, -np.inf]], {"missing": "nan"}, "got 'nan'"),

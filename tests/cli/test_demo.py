@@ -9,7 +9,7 @@ from batch_calibration import cli
 from batch_calibration.cli import options, progress, studies
 from batch_calibration.reporting import writing
 from batch_calibration.reporting.items import Table
-from batch_calibration.studies import ScoringProgress
+from batch_calibration.studies.scoring import ScoringProgress
 from experiments.evidence.demo_files import make_demo
 
 

@@ -7,7 +7,8 @@ import pytest
 from batch_calibration.cli.launchers.local import Local
 from batch_calibration.cli.launchers.slurm import Slurm
 from batch_calibration.settings import Settings, grid
-from batch_calibration.studies import Work, sweep
+from batch_calibration.studies import sweep
+from batch_calibration.studies.workers import Work
 
 ROWS = {"tasks": "sst2", "limit": 40, "labeled_per_class": 0, "seeds": 3}
 SETTINGS = Settings.of(model="mini", data="mini", **ROWS)

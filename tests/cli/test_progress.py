@@ -6,7 +6,8 @@ import pytest
 
 from batch_calibration.cli import progress
 from batch_calibration.settings import Settings
-from batch_calibration.studies import ScoringProgress, run_scoring
+from batch_calibration.studies import run_scoring
+from batch_calibration.studies.scoring import ScoringProgress
 
 SMALL = {"model": "mini_small", "data": "mini", "tasks": "sst2"}
 SMALL |= {"labeled_per_class": 0, "dc_texts": 2}

@@ -52,7 +52,8 @@ from batch_calibration.scoring.data import texts
 from batch_calibration.scoring.data.task_file import load_task
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 from batch_calibration.scoring.tasks import TASKS
-from batch_calibration.studies import ContextInfo, Store, tidy
+from batch_calibration.studies import Store, tidy
+from batch_calibration.studies.records import ContextInfo
 
 LIMIT = 30
 """Seconds a case may take."""

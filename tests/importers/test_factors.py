@@ -11,7 +11,8 @@ from batch_calibration.importers import Reading
 from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.tables import spread
-from batch_calibration.studies import ContextInfo, Record, run_calibration
+from batch_calibration.studies import Record, run_calibration
+from batch_calibration.studies.records import ContextInfo
 
 ROWS = 12
 

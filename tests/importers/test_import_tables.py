@@ -95,7 +95,7 @@ def test_long_cells_are_read(tmp_path):
         ("c,-3.5,", "c,-3.5,-0.5,", "line 4: expected 5 cells"),
         ("c,-3.5", "c,-3.5.1", "'no', row 2 (counted from 0): expected a number; got '-3.5.1'"),
         ("c,-3.5", "c,1_0", "got '1_0'"),
-        ("c,-3.5", 'c,"-3.5', "line 4: not CSV"),
+        ("c,-3.5", 'c,"-3.5', "line 4: expected CSV"),
         ("c,-3.5", "c,", "row 2 has nan as the score of 'no'"),
         ("c,-3.5", "c,-inf", "row 2 has -inf as the score of 'no'"),
         ("c,-3.5", "c,-9999.0", "row 2 has -9999 as the score of 'no'"),
@@ -103,7 +103,7 @@ def test_long_cells_are_read(tmp_path):
         ("c,-3.5", "a,-3.5", "row id 'a' appears 2 times"),
         (",,x", ",maybe,x", "'gold', row 2 (counted from 0)"),
         (",,x", ",2,x", "got '2', which names no label"),
-        ("no,yes", "no,no", "the column 'no'"),
+        ("no,yes", "no,no", "columns of different names; got 'no'"),
         ("id,no,yes,gold,topic\n", "", "got numbers ('a,-1.5,-2.25,yes,x')"),
         (",gold,", ",right,", "named 'gold'"),
     ],
@@ -120,7 +120,7 @@ YES_NO = "no,yes\n-1.5,-2\n"
     [
         ("", Reading(), "line 1: expected a line of column names"),
         ("no,yes\n", Reading(), "at least one row of scores; got none"),
-        (",\n1,2\n", Reading(), "the column ''"),
+        (",\n1,2\n", Reading(), "columns of different names; got ''"),
         ("no\n-1.5\n-2.5\n", Reading("csv"), "got 'no' among 1 columns"),
         ("no\n-1.5\n-2.5\n", Reading("csv", ("no",)), "got ['no']"),
         ("no,yes\n-1,5\n-2,6\n", Reading(), "the column 'yes' holds whole numbers"),
@@ -130,7 +130,7 @@ YES_NO = "no,yes\n-1.5,-2\n"
         ("no,yes\n0.5,1.5\n", Reading(from_probs=True), "got 0.5 to 1.5"),
         (YES_NO, Reading(labels=("no", "maybe")), "named 'maybe'"),
         (YES_NO, Reading(labels=("no", "no")), "'no' twice"),
-        (YES_NO, Reading(labels=("no", "yes"), gold="no"), "the column 'no' is named both"),
+        (YES_NO, Reading(labels=("no", "yes"), gold="no"), "one use of the column 'no'"),
         (YES_NO, Reading(by=("x",)), "named 'x'"),
         ("no,yes\n-.5,-.5\n-.5,-.5\n", Reading(), "every score is -0.5"),
         ("no;yes\n-1,5;-2,5\n".encode("utf-16"), Reading("csv"), "a byte at 0"),
@@ -211,7 +211,7 @@ def test_a_dict_without_a_label_lacks_it(tmp_path):
         (lines([{"s": [-1.5, -2.5]}, {"s": [-1.5, "x"]}]), "got [-1.5, 'x']"),
         (lines([{"s": [-1.5, -2.5]}, {"s": -1.5}]), "got -1.5"),
         (lines([{"a": -1.5, "b": -2.5}, {"a": True, "b": -1.0}]), "got True"),
-        (lines([{"a": [-1.5, -2.5], "b": [-1.5, -2]}]), "the columns 'a', 'b'"),
+        (lines([{"a": [-1.5, -2.5], "b": [-1.5, -2]}]), "all scores of a row; got 'a' and 'b'"),
     ],
 )
 def test_json_that_is_damaged_is_refused(tmp_path, data, got, refuses):
@@ -272,7 +272,7 @@ def test_damaged_files_are_refused(tmp_path, ending, refuses):
 def test_a_column_that_stands_twice_is_refused(tmp_path):
     twice = pa.table([SCORES[:, 0], SCORES[:, 1]], names=["a", "a"])
     pa.feather.write_feather(twice, tmp_path / "t.feather")
-    assert "the column 'a' appears twice" in refused(tmp_path / "t.feather")
+    assert "columns of different names; got 'a' twice" in refused(tmp_path / "t.feather")
 
 
 def test_pyarrow_that_is_missing_is_named(tmp_path, monkeypatch):
@@ -406,7 +406,7 @@ def test_arrays_in_memory():
 @pytest.mark.parametrize(
     ("given", "got"),
     [
-        (pd.DataFrame([[-1.5, -2.5]], columns=["a", "a"]), "the column 'a'"),
+        (pd.DataFrame([[-1.5, -2.5]], columns=["a", "a"]), "different names; got 'a' twice"),
         ({"a": [-1.5], "b": [-1.5, -2.5]}, "got lengths [1, 2]"),
         ({"a": [-1.5], "b": [[[-1.5]]]}, "got 'a' among 2 columns"),
         ({"a": [-1.5], "b": np.zeros((1, 2))}, "got ndarray of shape (1, 2)"),

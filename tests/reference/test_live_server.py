@@ -19,8 +19,9 @@ from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.scoring.models.layers import ACTIVATIONS
 from batch_calibration.settings import Settings
-from batch_calibration.studies import Store, render_contexts, run_scoring
+from batch_calibration.studies import Store, run_scoring
 from batch_calibration.studies.loading import load_scorer
+from batch_calibration.studies.scoring import render_contexts
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-server" / "bin" / "python"

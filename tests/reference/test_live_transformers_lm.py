@@ -199,8 +199,8 @@ def test_a_study_is_scored_and_goes_on(t5, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"logits_only": True}, "logits_only: it applies only to networks of this package"),
-        ({"mesh": "data:2"}, "mesh: it applies only to networks of this package"),
+        ({"logits_only": True}, "logits_only: expected False, because transformers runs"),
+        ({"mesh": "data:2"}, "mesh: expected '', because transformers runs"),
         ({"dtype": "float8"}, "no dtype named 'float8'"),
     ],
 )

@@ -10,7 +10,7 @@ from scipy.stats import t
 
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.reporting.frame import Frame, factors_of, gain, split_studies
-from batch_calibration.studies import ScorerInfo
+from batch_calibration.studies.records import ScorerInfo
 
 
 def record(task="rte", template=None, icl=0.5, bc=0.6, rows=100, **context):

@@ -18,7 +18,7 @@ from batch_calibration.reporting.cells import Sums, estimate_cell, show_cells
 from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.items import Results
 from batch_calibration.reporting.page import table_html
-from batch_calibration.studies import unpack
+from batch_calibration.studies.records import unpack
 
 METHODS = ("icl", "cc", "bc")
 ROWS = 50

@@ -212,7 +212,7 @@ RIVALS = prompted([None, place(5, "a", -1.0, b=(6, -2.0))])
         (SGLANG.first_tokens, {"meta_info": {}}, "top_logprobs_num=20"),
         (SGLANG.first_tokens, {"meta_info": {"output_top_logprobs": [[["x"]]]}}, "got ['x']"),
         (SGLANG.prompt_tokens, {"meta_info": {}}, "logprob_start_len=0"),
-        (SGLANG.prompt_tokens, TEXTLESS, "texts; ask with return_text_in_logprobs=true"),
+        (SGLANG.prompt_tokens, TEXTLESS, "none: ask with return_text_in_logprobs=true"),
         (label_probs, {"scores": [[0.5], 1]}, "got none"),
         (label_probs, {"scores": [[0.5, 0.9]]}, "got [0.5, 0.9]"),
         (label_probs, {"scores": [[0.5, None]]}, "got [0.5, nan]"),
@@ -231,8 +231,8 @@ def test_responses_without_scores_are_refused(call, response, got, refuses):
     [
         (["Q", " no"], [None, -1.0], "'Q no'"),
         (["Q", ":yes"], [None, -1.0], "':yes'"),
-        (["yes", ""], [None, -1.0], "label 'yes' is"),
-        (["Q", "yes"], [None, -9999.0], "label 'yes' is"),
+        (["yes", ""], [None, -1.0], "of each token of the label 'yes'"),
+        (["Q", "yes"], [None, -9999.0], "of each token of the label 'yes'"),
     ],
 )
 def test_an_echo_without_its_label_is_refused(tokens, values, got, refuses):

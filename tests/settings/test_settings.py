@@ -96,6 +96,6 @@ def test_a_cell_is_a_context_of_its_settings(refuses):
         "sst2", 4, data, dataclasses.replace(PromptSettings(), shots=2, template="3")
     )
     assert cell.unfitted() == cell
-    assert "sets model" in str(refuses(settings.cell, "sst2", model="mini"))
+    assert "expected no model" in str(refuses(settings.cell, "sst2", model="mini"))
     assert refuses(settings.cell, "sst2", seed=-1).where == "seed"
     assert refuses(settings.cell, "").where == "task"

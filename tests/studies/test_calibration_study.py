@@ -12,8 +12,9 @@ from batch_calibration import calibrate, metrics
 from batch_calibration.methods import METHODS, Evidence, compare, run_methods
 from batch_calibration.methods.run import jit_quickly, pad_rows
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.studies import Records, Store, unpack
+from batch_calibration.studies import Records, Store
 from batch_calibration.studies.calibration import calibrate_store, run_calibration
+from batch_calibration.studies.records import unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 

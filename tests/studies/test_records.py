@@ -8,17 +8,16 @@ import pytest
 
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, digest, make_block
-from batch_calibration.studies import (
-    KINDS,
+from batch_calibration.studies import Record, Records
+from batch_calibration.studies.records import (
     VERSION,
     ByRows,
     ContextInfo,
     Curve,
-    Record,
-    Records,
     Result,
     ScorerInfo,
 )
+from batch_calibration.studies.tidy import KINDS
 
 IDENTITY = {"kind": "causal_lm", "checkpoint": "abc", "version": "1"}
 SCORER = ScorerInfo("causal_lm", digest(IDENTITY), {"checkpoint": "abc", "version": "1"})

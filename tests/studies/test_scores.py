@@ -15,7 +15,8 @@ from batch_calibration import files, scores
 from batch_calibration.files import process_name
 from batch_calibration.scores import ScoreTable, make_block, one_label_notes
 from batch_calibration.settings import Settings
-from batch_calibration.studies import Store, render_contexts, run_calibration
+from batch_calibration.studies import Store, run_calibration
+from batch_calibration.studies.scoring import render_contexts
 
 NAME = "from batch_calibration.files import process_name; print(process_name())"
 CONTEXT = {"task": "sst2", "seed": 0, "model": "m", "scorer": {"kind": "causal_lm"}}

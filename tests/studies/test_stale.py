@@ -8,7 +8,8 @@ from making import make_record
 
 from batch_calibration.reporting.frame import Frame
 from batch_calibration.scores import ScoreTable, load, make_block
-from batch_calibration.studies import ScorerInfo, Store, calibrate_store
+from batch_calibration.studies import Store, calibrate_store
+from batch_calibration.studies.records import ScorerInfo
 
 ROWS = [
     {"sentence": "a wonderful film .", "label": 1},

@@ -10,9 +10,11 @@ from batch_calibration.reporting.frame import Frame, split_studies
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.settings import Settings, keys
-from batch_calibration.studies import ContextInfo, Record, Result, render_contexts
+from batch_calibration.studies import Record
 from batch_calibration.studies.context_scores import identify
 from batch_calibration.studies.loading import load_scorer
+from batch_calibration.studies.records import ContextInfo, Result
+from batch_calibration.studies.scoring import render_contexts
 
 TEXTS = {"model": "mini", "data": "mini", "limit": 4, "labeled_per_class": 2, "dc_texts": 2}
 IMAGES = {"model": "mini_clip", "data": "mini", "scorer": "dual_encoder", "limit": 4, "shots": 0}

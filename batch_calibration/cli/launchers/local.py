@@ -88,10 +88,8 @@ class Local:
         numbers = ",".join(map(str, range(needed)))
         devices = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).split(",")
         if needed > len(devices):
-            raise InputError(
-                f"--gpus={self.gpus}: the workers need {needed} GPUs, but CUDA_VISIBLE_DEVICES "
-                f"names {len(devices)}; use fewer --workers, or more devices."
-            )
+            expected, got = f"{needed} GPUs in CUDA_VISIBLE_DEVICES", len(devices)
+            raise InputError.at(f"--gpus={self.gpus}", expected, got, "use fewer --workers")
         return devices[number * self.gpus : (number + 1) * self.gpus]
 
 

@@ -54,9 +54,8 @@ class Answers:
             self._rows = self._rows or self._connect()  # Answers in memory stay open.
             yield self
         except sqlite3.Error as error:
-            expected = "the answers of earlier runs, which cannot be read or written "
-            expected += f"({error}); make room, or move the file away"
-            raise InputError.at(self.path, expected, remedy="all is then asked again") from error
+            remedy = "make room, or move the file away, and all is asked again"
+            raise InputError.at(self.path, "answers to read and write", error, remedy) from error
         finally:
             if self._rows:
                 with suppress(sqlite3.Error), self._rows as transaction:

@@ -268,8 +268,7 @@ class Client:
             raise refused
         if status in (401, 403):
             variable = self.server.key_variable
-            remedy = f"put the server's key into the environment variable {variable}, or name "
-            remedy += f"another one with {spell('key_variable')}"
+            remedy = f"put the key into the variable {variable}, named by {spell('key_variable')}"
             if self.server.key:
                 remedy = f"correct the key in the environment variable {variable}"
         elif status in (404, 405, 501):

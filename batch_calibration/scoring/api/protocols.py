@@ -127,9 +127,7 @@ def _read_score(answer: Json, question: Question, _: int) -> FormScores:
     if probs.shape != (1, k):
         raise InputError.at(WHERE, f"scores [1, {k}]", probs.shape)
     if not probs.all():
-        raise InputError(
-            f"{WHERE}: a label's probability is 0, too small for the server's number format."
-        )
+        raise InputError.at(WHERE, "a probability above 0 of each label", "0, too small to write")
     return list(map(float, np.log(probs[0])))
 
 
@@ -315,10 +313,9 @@ def label_log_probs(
         start += 1  # An empty token is part of a prompt letter, because the label is ASCII.
     hides_spaces = view.spaceless and text[-1:].isspace()
     if not texts[start] and (not is_whole or hides_spaces):
-        raise InputError(
-            f"{where}: a token without text precedes the label {shown(form)} and may be part of "
-            f"it; begin the label with a space, or try another {spell('api_scores')}."
-        )
+        expected = f"a text of the token before {shown(form)}, which may be a part of it"
+        remedy = f"begin the label with a space, or try another {spell('api_scores')}"
+        raise InputError.at(where, expected, "none", remedy)
     log_probs = np.array(prompt.log_probs[start:])
     if find_missing(log_probs).any():
         raise InputError.at(where, f"a log-probability of each token of {shown(form)}", "none")

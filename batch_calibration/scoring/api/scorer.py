@@ -301,11 +301,9 @@ def label_ids(
     for row, (prompt, labels) in enumerate(zip(*encoded, strict=True), first_row):
         for form, ids in zip(forms, labels, strict=True):
             if len(ids) > 1:
-                raise InputError(
-                    f"row {row}: the label {form!r} is {len(ids)} tokens, and this protocol "
-                    "scores only one; choose other label words, or "
-                    f"{spell('api_scores', 'prompt_logprobs')} (vLLM) or echo."
-                )
+                remedy = f"choose other words, {spell('api_scores', 'prompt_logprobs')} or echo"
+                expected = f"one token for the label {form!r}"
+                raise InputError.at(f"row {row}", expected, len(ids), remedy)
         if len(prompt) < 2:  # SGLang takes the last token separately from the tokens before it.
             expected, got = "two tokens or more", repr(texts[row - first_row])
             raise InputError.at(f"row {row}", expected, got, "add text before the label")
@@ -346,8 +344,7 @@ def score_first_tokens(
     # The most probable token of each row, at most five distinct ones.
     likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
     remedy = f"the first are {shown(likely)}: raise {spell('top_logprobs')}, choose label words "
-    remedy += "that the model answers with, or ask for whole labels "
-    remedy += f"({spell('api_scores', 'echo')})"
+    remedy += f"that the model answers with, or {spell('api_scores', 'echo')} for whole labels"
     never = []
     for name in names:
         if not top.tokens[name]:

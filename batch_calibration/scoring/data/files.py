@@ -72,10 +72,7 @@ def served_split(task: Task, split: str, present: Collection[str], where: str) -
     # The split itself takes precedence over its stand-in.
     served = split if split in present else task.stand_ins.get(split, split)
     if served not in present:
-        raise InputError(
-            f"{where}: task {task.name} has no split {split!r}; its splits are: "
-            f"{', '.join(present)}."
-        )
+        raise InputError.unknown(f"split of {task.name}", split, present, where=where)
     return served
 
 
@@ -97,10 +94,8 @@ def schema_of(task: Task, present: tuple[str, ...], where: str) -> dict[str, str
         if not missing:
             return schema
         needed.append(", ".join(missing))
-    raise InputError(
-        f"{where}: task {task.name} needs {' or '.join(needed)}; the row has only "
-        f"{', '.join(map(str, present)) or 'nothing'}: rename or add it."
-    )
+    expected = f"the columns {' or '.join(needed)} of task {task.name}"
+    raise InputError.at(where, expected, shown(list(present)), "rename or add them")
 
 
 def bind(task: Task, record: Mapping[str, object], where: str) -> tuple[Row, int]:
@@ -151,10 +146,9 @@ def labels_by_name(task: Task) -> dict[str, int]:
     for label, name in enumerate(task.label_names):
         for spelling in {plain_name(name), plain_name(task.statement_words[name])}:
             if labels.setdefault(spelling, label) != label:
-                raise InputError(
-                    f"task {task.name}: {task.label_names[labels[spelling]]!r} and {name!r} are "
-                    "the same name without case, spaces and signs; rename one."
-                )
+                got = f"{task.label_names[labels[spelling]]!r} and {name!r}"
+                expected = "names that differ without case, spaces and signs"
+                raise InputError.at(f"task {task.name}", expected, got, "rename one")
     return labels
 
 

@@ -49,10 +49,8 @@ class ImageFile(NamedTuple):
             size = self.path.stat().st_size
             # The size is checked before reading, because memory may not hold the file.
             if size > MAX_BYTES:
-                raise InputError(
-                    f"{self.path}: an image of {size / 2**20:,.0f} MiB exceeds the limit of "
-                    "256 MiB; scale it down or remove it."
-                )
+                got, remedy = f"{size / 2**20:,.0f} MiB", "scale it down or remove it"
+                raise InputError.at(self.path, "an image of at most 256 MiB", got, remedy)
             return self.path.read_bytes()
 
     def signature(self) -> str:
@@ -120,10 +118,8 @@ def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
     served = files.served_split(task, split, source.splits, source.where)
     images = source.splits[served](limit)
     if not images:
-        raise InputError(
-            f"{source.where}: split {served} is empty; expected at least one image. Of each "
-            f"{TRAIN_ONE_IN} images of a class without splits, one is for train."
-        )
+        where, remedy = f"{source.where}, split {served}", f"train gets one of {TRAIN_ONE_IN}"
+        raise InputError.at(where, "at least one image", "none", remedy)
     references, names, labels = zip(*images, strict=True)
     ids = tuple(f"{task.name}/{served}/{name}" for name in names)
     return ImageRows(references, labels, ids, source.where, served, source.present, source.notes)
@@ -291,10 +287,8 @@ def image_tables(task: Task, paths: dict[str, Path], where: str) -> ImageSource:
             # Paths are relative to the table, not to the working directory.
             path = table.parent / row[IMAGE]
             if not path.is_file():
-                raise InputError(
-                    f"{place}: no image {path}; paths are relative to the table's folder: "
-                    "correct the path or put the image there."
-                )
+                expected = f"an image {path}, relative to the table's folder"
+                raise InputError.at(place, expected, "none", "correct the path or put it there")
             listed.append(Image(ImageFile(path), row[IMAGE], label))
         images[split] = sorted(listed, key=_hash)
     return _source(task, f"files in {where}" if Path(where).is_dir() else where, images, [])
@@ -316,10 +310,8 @@ def _source(
     # A single class usually means a folder too deep, and accuracy would be 100 %.
     if len(counts) == 1:
         (label,) = counts
-        raise InputError(
-            f"{where}: all {counts[label]} images of task {task.name} are of class "
-            f"{task.label_names[label]!r}; expected two classes or more: add the others."
-        )
+        got = f"{counts[label]} images of class {task.label_names[label]!r}"
+        raise InputError.at(where, f"two classes of {task.name} or more", got, "add the others")
     # Without splits, some images are kept for the labeled set, apart from the test rows.
     if set(images) == {WHOLE}:
         train, test = _split_by_class(images[WHOLE])

@@ -77,9 +77,7 @@ def load_task(name: str) -> Task:
     task = read_task_file(name)
     # Stored scores are found by a task's name, so two tasks may not share one.
     if task.name in TASKS:
-        raise InputError(
-            f"{name}: its name {task.name!r} is a task of the package; choose another name."
-        )
+        raise InputError.at(name, "a name that no task of the package has", repr(task.name))
     return task
 
 
@@ -172,10 +170,8 @@ def _check_statement(statement: str, path: str) -> None:
 
 def _check_words(table: dict[str, Any], path: str, key: str) -> None:
     if key in table and set(table[key]) != set(table["label_names"]):
-        raise InputError(
-            f"{path}: [{key}] must have words for exactly {', '.join(table['label_names'])}; "
-            f"it has words for {', '.join(table[key]) or 'no label'}."
-        )
+        expected = f"words for exactly {', '.join(table['label_names'])}"
+        raise InputError.at(f"{path}, [{key}]", expected, shown(list(table[key])))
     if key not in VERBALIZERS:
         return  # Two classes of images may share their words.
     forms = _surface_forms(table.get(key, {})).values()
@@ -215,10 +211,8 @@ def _holds_texts(content: Any, key: str) -> bool:
 
 def _check_names(table: dict[str, Any], path: str) -> None:
     if not re.fullmatch(r"[\w.-]+", table["name"]):
-        raise InputError(
-            f"{path}: name {table['name']!r} becomes part of file names; use letters, digits, "
-            "'.', '_' and '-'."
-        )
+        expected = "letters, digits, '.', '_' and '-', as in file names"
+        raise InputError.at(f"{path}, name", expected, repr(table["name"]))
     if table["labels_are"] not in (NUMBERS, NAMES):
         expected, got = f"{NUMBERS!r} or {NAMES!r}", repr(table["labels_are"])
         raise InputError.at(f"{path}, labels_are", expected, got)
@@ -228,21 +222,13 @@ def _check_names(table: dict[str, Any], path: str) -> None:
     if len(table["label_names"]) < 2:
         raise InputError.at(path, "two label_names or more", table["label_names"])
     if "label" in table.get("fields", ()):
-        raise InputError(
-            f"{path}: a field may not be called 'label', because templates use this name for the "
-            "label; rename the column."
-        )
+        expected = "no field 'label', which templates use for the label"
+        raise InputError.at(path, expected, remedy="rename the column")
     _check_statement(table.get("statement", "{label}"), path)
     for key in ("statement_fields", "options"):
         unknown = [name for name in table.get(key, []) if name not in table["fields"]]
         if unknown:
-            raise InputError(
-                f"{path}: {key} names {', '.join(unknown)}, but the fields are "
-                f"{', '.join(table['fields'])}."
-            )
+            raise InputError.unknown(f"field of {key}", unknown[0], table["fields"], where=path)
     if len(table.get("options", table["label_names"])) != len(table["label_names"]):
-        raise InputError(
-            f"{path}: options must name one field for each of the labels "
-            f"{', '.join(table['label_names'])}, in their order; it names "
-            f"{', '.join(table['options']) or 'no field'}."
-        )
+        expected = f"a field for each of {', '.join(table['label_names'])}, in their order"
+        raise InputError.at(f"{path}, options", expected, shown(table["options"]))

@@ -5,7 +5,6 @@ this, because they can be read in any order.
 """
 
 import re
-import struct
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
@@ -32,10 +31,7 @@ def find_prepared(task: Task, data: Path) -> Path | None:
         versions = [p for p in folder.iterdir() if re.fullmatch(r"\d+\.\d+\.\d+", p.name)]
         # After an interrupted preparation, a folder has no version yet.
         if not versions:
-            raise InputError(
-                f"{folder}: not a TFDS folder; expected a folder inside with a name such as "
-                "1.0.0: prepare it again."
-            )
+            raise InputError.at(folder, "a TFDS folder with a version such as 1.0.0", "none", AGAIN)
         # Versions are compared as numbers: 1.10.0 is newer than 1.9.0.
         return max(versions, key=lambda p: tuple(map(int, p.name.split("."))))
     return None
@@ -104,10 +100,8 @@ def _serialized(builder: "DatasetBuilder", folder: Path, split: str) -> list[byt
         raise InputError(f"{folder}: its files are {form}; prepare it as array_record or tfrecord.")
     # This check detects missing shards.
     if len(serialized) != split_info.num_examples:
-        raise InputError(
-            f"{folder}: expected split {split} with {split_info.num_examples} rows; got "
-            f"{len(serialized)}: prepare it again."
-        )
+        expected = f"split {split} with {split_info.num_examples} rows"
+        raise InputError.at(folder, expected, len(serialized), AGAIN)
     return serialized
 
 
@@ -127,32 +121,17 @@ def read_tfrecord(path: Path) -> list[bytes]:
         from google_crc32c import value as crc32c
     if not path.is_file():
         raise InputError(f"{path}: file not found, but the data set's info lists it.")
-    raw = path.read_bytes()
+    rest = memoryview(path.read_bytes())
     payloads: list[bytes] = []
-    start = 0
-    while start < len(raw):
-        where = f"{path}, record {len(payloads)}"
-        # Two checks below raise this error.
-        ends_early = InputError(f"{where}: the file ends inside it; copy or prepare it again.")
-        if start + HEAD > len(raw):
-            raise ends_early
-        length, stored = struct.unpack_from("<QI", raw, start)
-        if masked(crc32c(raw[start : start + 8])) != stored:
-            raise InputError(
-                f"{where}: the length's checksum differs; the file is damaged or not a TFRecord "
-                "file: copy or prepare it again."
-            )
-        start += HEAD
-        if start + length + TAIL > len(raw):
-            raise ends_early
-        payload = raw[start : start + length]
-        (stored,) = struct.unpack_from("<I", raw, start + length)
-        if masked(crc32c(payload)) != stored:
-            raise InputError(
-                f"{where}: its checksum differs; the file is damaged: copy or prepare it again."
-            )
-        payloads.append(payload)
-        start += length + TAIL
+    while rest:
+        head, rest = rest[:HEAD], rest[HEAD:]
+        length = int.from_bytes(head[:8], "little")
+        payload, tail, rest = rest[:length], rest[length:][:TAIL], rest[length:][TAIL:]
+        for part, stored in ((head[:8], head[8:]), (payload, tail)):
+            if masked(crc32c(bytes(part))).to_bytes(4, "little") != stored:
+                where, got = f"{path}, record {len(payloads)}", "a damaged one, or its beginning"
+                raise InputError.at(where, "a TFRecord with its checksums", got, AGAIN)
+        payloads.append(bytes(payload))
     return payloads
 
 
@@ -179,9 +158,7 @@ class ImageRecord(NamedTuple):
         """
         folder, split, number = self
         if not 0 <= number < size(folder, split):
-            raise InputError(
-                f"{self}: the split has only {size(folder, split):,} records; prepare it again."
-            )
+            raise InputError.at(self, "a record", f"{size(folder, split):,} in the split", AGAIN)
         (example,) = _examples(folder, split, range(number, number + 1))
         image: bytes = example[IMAGE]
         return image
@@ -196,10 +173,8 @@ def record_splits(task: Task, folder: Path) -> tuple[str, ...]:
     builder = _builder(folder)
     features = builder.info.features
     if IMAGE not in features:
-        raise InputError(
-            f"{folder}: it has no feature {IMAGE!r} but {', '.join(features)}; task {task.name} "
-            "needs images: give a folder for each class."
-        )
+        expected, remedy = f"the images of task {task.name}", "give a folder for each class"
+        raise InputError.at(folder, expected, f"only {', '.join(features)}", remedy)
     # CLEVR's test scenes were never published, so TFDS has no objects for them.
     return tuple(n for n in builder.info.splits if "label" in features or n != "test")
 
@@ -234,10 +209,8 @@ def _builder(folder: Path) -> Any:
     builder = open_folder(folder)
     form = builder.info.file_format.value
     if form != "array_record":
-        raise InputError(
-            f"{folder}: single records of {form} files cannot be read; prepare it as array_record "
-            "(`tfds build --file_format=array_record`), or give a folder for each class."
-        )
+        remedy = "`tfds build --file_format=array_record`, or give a folder for each class"
+        raise InputError.at(folder, "array_record files, to read single records", form, remedy)
     return builder
 
 

@@ -212,10 +212,8 @@ def _class(reference: str) -> tuple[ImageTask, int, np.random.Generator]:
     split, _, number = split_and_number.partition("/")
     is_known = task in TASKS and split in SIZES and number.isdecimal()
     if not is_known or int(number) >= SIZES[split]:
-        raise InputError(
-            f"{reference}: the mini suite lacks this image; it has "
-            f"{PREFIX}{{{','.join(TASKS)}}}/{{{','.join(SIZES)}}}/NUMBER."
-        )
+        expected = f"{PREFIX}{{{','.join(TASKS)}}}/{{{','.join(SIZES)}}}/NUMBER"
+        raise InputError.at(reference, expected)
     # The bytes of the reference are the seed.
     random = np.random.default_rng(list(reference.encode()))
     return TASKS[task], int(random.integers(len(TASKS[task].classes))), random

@@ -35,9 +35,7 @@ def draw_words(pool: str, task: Task, seed: int) -> tuple[str, ...]:
     shuffled = [POOLS[pool][i] for i in order]
     drawn = [word for word in shuffled if word not in own_words]
     if len(drawn) < len(task.label_names):
-        raise InputError(
-            f"{task.name} has {len(task.label_names)} labels, and the list "
-            f"{pool!r} has {len(drawn)} words; give 'own' for the task's own, or a list with more.",
-            key="label_words",
-        )
+        expected = f"a list with words for {len(task.label_names)} labels of {task.name}"
+        got, remedy = f"{len(drawn)} in {pool!r}", "give 'own' for the task's own"
+        raise InputError.at("", expected, got, remedy, "label_words")
     return tuple(drawn[: len(task.label_names)])

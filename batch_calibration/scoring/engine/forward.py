@@ -385,11 +385,9 @@ def halve(positions: int, error: Exception, length: int) -> int:
     if "RESOURCE_EXHAUSTED" not in str(error):  # XLA's name of this error
         raise error
     if positions < 2 * length:
-        raise InputError(
-            f"the device's memory does not hold one sequence of {length} tokens in addition to the "
-            f"network; use a larger device, a mesh ({spell('mesh')}), or a narrower "
-            f"{spell('dtype')}."
-        ) from error
+        expected = f"room for one sequence of {length} tokens beside the network"
+        remedy = f"use a larger device, {spell('mesh')}, or a narrower {spell('dtype')}"
+        raise InputError.at("the device's memory", expected, "", remedy) from error
     return positions // 2
 
 

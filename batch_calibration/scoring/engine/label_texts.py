@@ -119,10 +119,8 @@ class LabelScorer:
 
     def _texts(self, inputs: Inputs) -> Sequence[str]:
         if isinstance(inputs, ImageInputs):
-            raise InputError(
-                f"{self._reader} reads only text; score images with DualEncoder and a CLIP "
-                "checkpoint."
-            )
+            remedy = "score images with DualEncoder and a CLIP checkpoint"
+            raise InputError.at(self._reader, "texts", "images", remedy)
         return inputs
 
     def _parts(self, texts: Sequence[str], forms: Sequence[str]) -> Iterator[Part]:

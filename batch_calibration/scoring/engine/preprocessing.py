@@ -74,10 +74,8 @@ def load_preprocessing(directory: Path) -> Preprocessing:
     raw: dict[str, Any] = read_json(path, "how images are prepared")
     raw = raw.get("image_processor", raw)
     if off := [step for step in REQUIRED_STEPS if not raw.get(step, True)]:
-        raise InputError(
-            f"{path}: {', '.join(off)} is false; this package always resizes, crops and "
-            "normalizes images, so its scores would differ from the model's."
-        )
+        expected = "images that are resized, cropped and normalized, as this package does"
+        raise InputError.at(path, expected, f"{', '.join(off)} = false")
     edge = raw.get("size", 224)
     if isinstance(edge, dict):
         # Files since 2022 hold a table here.
@@ -88,8 +86,7 @@ def load_preprocessing(directory: Path) -> Preprocessing:
     mean, std = raw.get("image_mean", OPENAI_MEAN), raw.get("image_std", OPENAI_STD)
     sizes = [*(edge if isinstance(edge, tuple) else [edge]), *crop]
     if not all(type(n) is int and n > 0 for n in sizes) or len(mean) != 3 or len(std) != 3:
-        expected = "size and crop_size as whole numbers of pixels, "
-        expected += "image_mean and image_std of three channels"
+        expected = "whole size and crop_size, image_mean and image_std of three channels"
         got = f"{raw.get('size')}, {raw.get('crop_size')}, {mean}, {std}"
         raise InputError.at(path, expected, got, "fetch the file again")
     return Preprocessing(edge, crop, raw.get("resample", 3), tuple(mean), tuple(std))
@@ -110,11 +107,7 @@ def prepare_image(encoded: bytes, name: str, preprocessing: Preprocessing) -> np
         image = _open(encoded, name)
         size = _resized(image.size, preprocessing.edge)
         if math.prod(size) > MAX_PIXELS:
-            raise InputError(
-                f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels is too long "
-                "for its width: after resizing it would have more than "
-                f"{MAX_PIXELS // 10**6} million pixels; crop it."
-            )
+            raise _too_large(name, image.size, "crop it, as resizing makes it larger")
         is_large = max(math.prod(image.size), math.prod(size)) > LARGE_PIXELS
         with LARGE_LOCK if is_large else nullcontext():
             image = _rgb(image, name).resize(size, preprocessing.resample)
@@ -130,11 +123,13 @@ def _open(encoded: bytes, name: str) -> "Image.Image":
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         image = Image.open(io.BytesIO(encoded))
     if math.prod(image.size) > MAX_PIXELS:
-        raise InputError(
-            f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels exceeds the limit "
-            f"of {MAX_PIXELS // 10**6} million; scale it down."
-        )
+        raise _too_large(name, image.size, "scale it down")
     return image
+
+
+def _too_large(name: str, size: tuple[int, int], remedy: str) -> InputError:
+    expected = f"an image of at most {MAX_PIXELS // 10**6} million pixels"
+    return InputError.at(name, expected, f"{size[0]:,} x {size[1]:,}", remedy)
 
 
 def _rgb(image: "Image.Image", name: str) -> "Image.Image":

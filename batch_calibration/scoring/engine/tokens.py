@@ -148,9 +148,8 @@ def token_ids(tokenizer: Tokenizer, texts: list[str], *, special: bool = False) 
     encodings = outcome[0] if outcome else TimeoutError("it does not finish")
     if isinstance(encodings, TypeError):
         wrong = next((text for text in texts if not _is_text(text)), texts)
-        raise InputError(
-            f"{shown(wrong)} cannot be tokenized; give a str without halves of surrogate pairs."
-        ) from encodings
+        expected = "a str without halves of surrogate pairs"
+        raise InputError.at("a text", expected, shown(wrong)) from encodings
     if isinstance(encodings, BaseException):
         raise InputError(
             f"tokenizer.json cannot split {len(texts):,} texts of {letters:,} letters ("

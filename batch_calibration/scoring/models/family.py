@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 from tokenizers import Tokenizer
 
+from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import layers
 from batch_calibration.scoring.models.attention import Attend
 from batch_calibration.scoring.models.layers import TokenSet
@@ -61,6 +62,16 @@ def misfit(kind: object, setting: object) -> str:
 
 RawConfig = dict[str, object]
 """The content of a `config.json`."""
+
+
+def misread(
+    name: str, setting: object, expected: str, remedy: str = "fetch the file again", where: str = ""
+) -> InputError:
+    """Returns the error for a setting of `config.json`, in the directory `where`."""
+    at = f"{where}: config.json" if where else "config.json"
+    return InputError.at(at, expected, f"{name} = {setting!r:.200}", remedy)
+
+
 Kind = Literal["causal_lm", "clip"]
 """The interface of a network: `CausalNetwork` or `clip.Model`."""
 

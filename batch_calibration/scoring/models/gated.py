@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import family, layers
 from batch_calibration.scoring.models.attention import AttentionOptions
 from batch_calibration.scoring.models.rotary import Rope
@@ -62,10 +61,8 @@ def windows(config: Config) -> list[int | None]:
     """Returns the attention window of each layer (None: all positions), from `layer_types`."""
     layer_types = config.layer_types
     if len(layer_types) != config.num_hidden_layers or not {*layer_types} <= {SLIDING, FULL}:
-        raise InputError(
-            f"config.json has layer_types = {list(layer_types)}; expected {SLIDING!r} or "
-            f"{FULL!r} for each of {config.num_hidden_layers} layers; fetch the file again."
-        )
+        expected = f"{SLIDING!r} or {FULL!r} for each of {config.num_hidden_layers} layers"
+        raise family.misread("layer_types", list(layer_types), expected)
     return [config.sliding_window if kind == SLIDING else None for kind in layer_types]
 
 

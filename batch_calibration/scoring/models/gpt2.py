@@ -8,7 +8,6 @@ from typing import ClassVar
 import jax
 from flax import nnx
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import family, layers
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 
@@ -144,10 +143,8 @@ def flatten_gpt_neo(raw: family.RawConfig) -> family.RawConfig:
     except (TypeError, ValueError):
         kinds = []
     if len(kinds) != depth or not {*kinds} <= {*KINDS}:
-        raise InputError(
-            f"config.json has attention_types = {types!r:.200}; expected groups of 'global' and "
-            f"'local' with their repetitions, {depth} layers in all; fetch the file again."
-        )
+        expected = f"groups of 'global' and 'local' with their repetitions, {depth} layers in all"
+        raise family.misread("attention_types", types, expected)
     heads = raw.get("num_attention_heads", raw["num_heads"])
     return raw | dict(num_hidden_layers=depth, num_attention_heads=heads, layer_kinds=tuple(kinds))
 

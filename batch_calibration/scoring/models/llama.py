@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import family, gated, layers, rotary
 from batch_calibration.scoring.models.attention import Attend, AttentionOptions
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight
@@ -152,10 +151,8 @@ def flatten(raw: RawConfig) -> RawConfig:
         raw = gated.layer_types(raw, lambda layer: window and layer >= first)
     kinds = raw["layer_types"]
     if not window and isinstance(kinds, tuple) and gated.SLIDING in kinds:
-        raise InputError(
-            f"config.json has layer_types with {gated.SLIDING!r}; expected a sliding_window, and "
-            "use_sliding_window = true if it has this switch; fetch the file again."
-        )
+        expected = "a sliding_window, and use_sliding_window = true if it has this switch"
+        raise family.misread("layer_types", kinds, expected)
     if kind == "phi3":
         return _phi3_rope(raw)
     if kind == "olmo3":
@@ -187,10 +184,7 @@ def _rope_layers(raw: RawConfig) -> tuple[int, ...]:
         rotates = [int((layer + 1) % interval != 0) for layer in range(layers)]  # 1: rotates
     fits = isinstance(rotates, list) and isinstance(layers, int) and len(rotates) == layers
     if not fits or not {*rotates} <= {0, 1}:
-        raise InputError(
-            f"config.json has no_rope_layers = {rotates!r:.200}; expected 0 or 1 for each of "
-            f"{layers} layers; fetch the file again."
-        )
+        raise family.misread("no_rope_layers", rotates, f"0 or 1 for each of {layers} layers")
     return tuple(rotates)
 
 

@@ -269,10 +269,8 @@ def flatten_gpt_oss(raw: RawConfig) -> RawConfig:
     quantization = raw.get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     if quantization and method != "mxfp4":
-        raise InputError(
-            f"config.json has quant_method = {method!r:.200}; expected 'mxfp4', the only one "
-            f"that this network reads; score it with {spell('scorer', 'transformers')}."
-        )
+        got, remedy = f"quant_method = {method!r:.200}", f"try {spell('scorer', 'transformers')}"
+        raise InputError.at("config.json", "'mxfp4', which it reads", got, remedy)
     if not raw.get("rope_scaling") and not raw.get("rope_parameters"):
         yarn = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0}
         raw["rope_scaling"] = yarn | {"truncate": False, rotary.ORIGINAL: 4096}

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.models.family import RawConfig, misfit
+from batch_calibration.scoring.models.family import RawConfig, misfit, misread
 
 NEEDED: dict[str, tuple[str, ...]] = {
     "default": (),
@@ -105,10 +105,9 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
     lacking = [key for key in NEEDED[kind] if parameters.get(key) is None]
     unknown = sorted(parameters.keys() - allowed - UNREAD)
     if lacking or unknown:
-        problem = f"lack {lacking[0]}" if lacking else f"have the unknown key {unknown[0]}"
-        raise InputError(
-            f"config.json: the parameters of rope type {kind!r} {problem}; fetch the file again."
-        )
+        got = f"parameters that lack {lacking[0]}" if lacking else f"the unknown key {unknown[0]}"
+        expected = f"the parameters of rope type {kind!r}"
+        raise InputError.at("config.json", expected, got, "fetch the file again")
     merged = {"rope_theta": raw.get("rope_theta", 10_000.0), ORIGINAL: positions}
     merged[PARTIAL] = raw.get(PARTIAL, share)
     unread = {"type", *UNREAD}
@@ -136,15 +135,11 @@ def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
     by_kind = nested if isinstance(nested, dict) else {}
     local_kind, full_kind = "sliding_attention", "full_attention"
     if by_kind.keys() - {local_kind, full_kind}:
-        expected = f"rope_parameters of {local_kind!r} and {full_kind!r}"
-        remedy = "fetch it again"
-        raise InputError.at("config.json", expected, f"{', '.join(map(str, by_kind))}", remedy)
+        raise misread("rope_parameters", [*by_kind], f"{local_kind!r} and {full_kind!r}")
     scaling = raw.get("rope_scaling")
     if isinstance(scaling, dict) and ("rope_type" not in scaling or by_kind):
-        raise InputError(
-            f"config.json has rope_scaling = {scaling!r:.200}; expected a rope_type in it, and no "
-            "rope_parameters for kinds of layers; keep one of the two objects, with a rope_type."
-        )
+        expected = "a rope_type in it, and no rope_parameters for kinds of layers"
+        raise misread("rope_scaling", scaling, expected, "keep one of the two, with a rope_type")
     length = {"max_position_embeddings": raw["max_position_embeddings"]}
     local: RawConfig = {"rope_theta": local_theta, "rope_parameters": by_kind.get(local_kind)}
     full = {"rope_theta": raw["rope_theta"], "rope_scaling": scaling}
@@ -152,12 +147,9 @@ def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
     ropes = {"local_rope": flatten(local | length)["rope"], "rope": flatten(full | length)["rope"]}
     for name, rope in ropes.items():
         if isinstance(rope, Rope) and (rope.partial_rotary_factor != 1 or not rope.truncate):
-            layers = "full" if name == "rope" else "sliding"
-            raise InputError(
-                f"config.json has partial_rotary_factor = {rope.partial_rotary_factor} and "
-                f"truncate = {rope.truncate} for its {layers} layers; expected 1 and True, the "
-                "only values that transformers supports; use another checkpoint."
-            )
+            expected = "1 and True, the only values that transformers supports"
+            got, remedy = (rope.partial_rotary_factor, rope.truncate), "use another checkpoint"
+            raise misread(f"({PARTIAL}, truncate) of {name}", got, expected, remedy)
     return {key: setting for key, setting in raw.items() if key != "rope_parameters"} | ropes
 
 
@@ -173,21 +165,14 @@ def _checked(parameters: RawConfig) -> Rope:
         given = parameters.get(field.name, field.default)
         parameter = tuple(given) if isinstance(given, list) else given
         if expected := parameter is not field.default and misfit(types[field.name], parameter):
-            raise InputError(
-                f"config.json has {field.name} = {given!r} in its rope parameters; expected "
-                f"{expected.removesuffix(', or null')}; fetch the file again."  # nulls are removed
-            )
+            raise misread(field.name, given, expected.removesuffix(", or null"))  # nulls are gone
         checked[field.name] = parameter
     rope = Rope(**checked)
     if not rope.partial_rotary_factor <= 1:
-        raise InputError(
-            f"config.json has {PARTIAL} = {rope.partial_rotary_factor}; expected a fraction of "
-            "each head, at most 1; fetch the file again."
-        )
+        raise misread(PARTIAL, rope.partial_rotary_factor, "a fraction of each head, at most 1")
     if rope.rope_type == "llama3" and rope.low_freq_factor >= rope.high_freq_factor:
         got = f"{rope.low_freq_factor} and {rope.high_freq_factor}"
-        remedy = "fetch it again"
-        raise InputError.at("config.json", "low_freq_factor below high_freq_factor", got, remedy)
+        raise InputError.at("config.json", "low_freq_factor below high_freq_factor", got)
     return rope
 
 

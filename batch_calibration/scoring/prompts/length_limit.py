@@ -91,10 +91,8 @@ def fit_prompts(
             changed[row] = budget.truncate_left(texts[row], excess)
             # An empty prompt cannot be scored.
             if not changed[row].strip():
-                raise InputError(
-                    f"row {row}: without text, its labels still exceed the {budget.positions} "
-                    "positions of the model; use shorter label words."
-                )
+                expected = f"labels that fit the {budget.positions} positions without the text"
+                raise InputError.at(f"row {row}", expected, "longer ones", "use shorter words")
         over = too_long([*over])
     return Fitted(texts, dropped, truncated)
 
@@ -130,10 +128,7 @@ def shortening_notes(policy: object, shots: int | None, shortened: int) -> tuple
 
 def _require(budget: TokenCounter | None, policy: LengthPolicy) -> TokenCounter:
     if budget is None:
-        raise InputError(
-            f"{policy!r} counts tokens, which requires the model's tokenizer; give "
-            f"{spell('model')} ({spell('tokenizer')} for a server), or over_long "
-            "'error'.",
-            key="over_long",
-        )
+        remedy = f"give {spell('model')} ({spell('tokenizer')} for a server), or 'error'"
+        expected = "the model's tokenizer, which counts tokens"
+        raise InputError.at("", expected, f"none for {policy!r}", remedy, "over_long")
     return budget

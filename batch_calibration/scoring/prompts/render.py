@@ -16,7 +16,7 @@ from batch_calibration.scoring.prompts import demonstrations, length_limit, rend
 from batch_calibration.scoring.prompts.length_limit import TokenCounter
 from batch_calibration.scoring.tasks import Row, Rows, Task
 from batch_calibration.scoring.tasks.base import LabelWords, first_form
-from batch_calibration.settings import Cell
+from batch_calibration.settings import Cell, refuse_changed
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 ORIGINAL_TEXTS = 20  # random-word texts in the code of Fei et al.
@@ -247,11 +247,8 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
         # WiC's words without demonstrations differ.
         return task.words_for(shots, choice)
     if choice:
-        raise InputError(
-            f"label_words={pool!r} replaces all label words of the task by drawn words, "
-            f"so the verbalizer {choice!r} has no effect; leave one of the two out.",
-            key="verbalizer",
-        )
+        expected = f"none, because label_words={pool!r} replaces all label words"
+        raise InputError.at("", expected, repr(choice), "leave one of the two out", "verbalizer")
     return drawn_words.draw_words(pool, task, cell.seed)
 
 
@@ -303,14 +300,9 @@ def _statements(task: Task, cell: Cell) -> RowFormat:
     """Formats rows as plain texts and labels as statements, for a dual encoder."""
     if cell.prompt.shots:
         raise InputError("a dual encoder reads no demonstrations; give 0.", key="shots")
-    for key in ("template", "verbalizer", "label_words", "over_long", "chat"):
-        setting, default = getattr(cell.prompt, key), getattr(rendered.USUAL, key)
-        if setting != default:
-            raise InputError(
-                f"a dual encoder compares texts, cut at {spell('max_tokens')}, with the "
-                f"task's label statements and ignores {setting!r}; leave it at {default!r}.",
-                key=key,
-            )
+    why = f"a dual encoder compares texts, cut at {spell('max_tokens')}, with label statements"
+    names = ("template", "verbalizer", "label_words", "over_long", "chat")
+    refuse_changed(cell.prompt, names, why)
     statement_of = partial(task.statement.replace, "{label}")
     return RowFormat(
         task.statement_fields,

@@ -15,7 +15,7 @@ from batch_calibration.scores import BALANCED
 from batch_calibration.scoring.inputs import ImageInputs, ImageRows, Inputs
 from batch_calibration.scoring.prompts import demonstrations
 from batch_calibration.scoring.tasks.base import Task
-from batch_calibration.settings import Cell, PromptSettings
+from batch_calibration.settings import Cell, PromptSettings, refuse_changed
 
 USUAL = PromptSettings()
 OF_CHATS = ("chat", "system", "answer_start", "chat_date")
@@ -205,11 +205,10 @@ def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
     # The references are compared, because the same file may be listed in two splits.
     shared = set(map(str, train.images)) & set(map(str, test.images))
     if shared:
-        raise InputError(
-            f"task {task.name}: splits {train.split!r} and {test.split!r} share {len(shared):,} "
-            f"images, so bcl would learn from test labels; give {spell('labeled_per_class', 0)} or "
-            f"another {spell('split')}."
-        )
+        got = f"{len(shared):,} images of both, from which bcl would learn test labels"
+        remedy = f"give {spell('labeled_per_class', 0)} or another {spell('split')}"
+        expected = f"other images in {train.split!r} than in {test.split!r}"
+        raise InputError.at(f"task {task.name}", expected, got, remedy)
 
 
 def _classes(
@@ -236,12 +235,8 @@ def _classes(
 def _check(task: Task, cell: Cell) -> None:
     if cell.prompt.shots:
         raise InputError("images are classified without demonstrations; give 0.", key="shots")
-    for key in ("verbalizer", "label_words", "over_long"):
-        setting, default = getattr(cell.prompt, key), getattr(USUAL, key)
-        if setting != default:
-            expected = f"{default!r} for the images of {task.name}"
-            remedy = f"their label texts are chosen by {spell('template')}"
-            raise InputError(key=key, expected=expected, got=f"{setting!r}", remedy=remedy)
+    why = f"{spell('template')} chooses the label texts of images ({task.name})"
+    refuse_changed(cell.prompt, ("verbalizer", "label_words", "over_long"), why)
 
 
 def _statements(task: Task, choice: str) -> tuple[str, ...]:

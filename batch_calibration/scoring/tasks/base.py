@@ -129,10 +129,9 @@ class Task(NamedTuple):
     def check_label_names(self, names: tuple[str, ...], where: str) -> None:
         """Raises if the data's label names differ from this task's names or their order."""
         if tuple(names) != self.label_names:
-            raise InputError(
-                f"{where}: task {self.name} has labels {list(self.label_names)} in this order; "
-                f"the data has {list(names)}: renumber the data or change the task's words."
-            )
+            expected = f"labels {list(self.label_names)} of task {self.name} in this order"
+            remedy = "renumber the data or change the task's words"
+            raise InputError.at(where, expected, list(names), remedy)
 
 
 class Rows(NamedTuple):

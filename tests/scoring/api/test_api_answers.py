@@ -56,7 +56,7 @@ def test_a_damaged_file_of_answers_is_a_sentence(tmp_path, refuses):
     path = tmp_path / "answers"
     path.write_bytes(b"no database" * 100)
     error = refuses(scorer("http://127.0.0.1:9/v1", answers=path).score, TEXTS, LABELS)
-    assert error.where == str(path) and "not a database" in error.expected
+    assert error.where == str(path) and "not a database" in error.got
 
 
 def test_a_transaction_that_was_cut_short_loses_the_last_answer_alone(tmp_path):

@@ -174,7 +174,7 @@ def test_a_server_that_says_tomorrow_is_not_waited_for(refuses):
     ("status", "text", "got"),
     [
         (400, '{"error": {"message": "logprobs above 5"}}', "'logprobs above 5'"),
-        (401, '{"detail": "who?"}', "'who?': put the server's key"),
+        (401, '{"detail": "who?"}', "'who?': put the key"),
         (404, '{"message": "no model"}', "'no model'"),
         (501, "x" * 1000, "'xxx"),
         (422, "[1]", "422: [1]"),

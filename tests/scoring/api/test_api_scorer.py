@@ -153,7 +153,7 @@ def test_settings_that_do_not_go_together_are_refused(tokenizer, refuses):
     assert refuses(ApiScorer, ApiSettings(server=address), "").key == "model"
     assert "image" in str(refuses(scorer(address).score, ImageInputs([]), LABELS))
     asks = scorer(address, "score", tokenizer=tokenizer)
-    assert "' not good' is 2 tokens" in str(refuses(asks.score, TEXTS, (" not good", " positive")))
+    assert "label ' not good'; got 2" in str(refuses(asks.score, TEXTS, (" not good", " positive")))
     assert refuses(asks.score, [" film"], LABELS).got == "' film'"
 
 

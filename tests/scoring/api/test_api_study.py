@@ -5,8 +5,9 @@ import pytest
 from api_server import LABELS, Reply, completion, first_tokens, running
 
 from batch_calibration.settings import Settings
-from batch_calibration.studies import Store, render_contexts, run_calibration, run_scoring
+from batch_calibration.studies import Store, run_calibration, run_scoring
 from batch_calibration.studies.loading import api_cost, load_scorer
+from batch_calibration.studies.scoring import render_contexts
 
 
 def study(address, way="top_k", **settings):

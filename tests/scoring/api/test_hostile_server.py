@@ -261,7 +261,7 @@ KINDS = {
     "no likely token": Kind(likely({}), "no list .* try chat", "top_k"),
     "other ids": Kind(likely({"token_id:5": -1.0}), "without token_id.* try", "logprob_token_ids"),
     "three scores": Kind(always({"scores": [[0.2, 0.2, 0.1]]}), r"\[1, 2\]; got \(1, 3\)", "score"),
-    "a score of 0": Kind(always({"scores": [[0.2, 0.0]]}), "probability is 0.* try echo", "score"),
+    "a score of 0": Kind(always({"scores": [[0.2, 0.0]]}), "above 0.* got 0.* try echo", "score"),
     "a list": Kind(always([1]), "a JSON object", "score"),
     # The prompt
     "prompts cut": Kind(asked_otherwise(cut), "only its last .* letters"),

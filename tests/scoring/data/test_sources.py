@@ -86,16 +86,16 @@ def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):
     ("text", "words"),
     [
         ("sentence,label\nfine,1\nfi", "line 3: expected 2 cells ('sentence,label'); got 1"),
-        ('sentence,label\n"fine,1\n', "line 2: not CSV (unexpected end of data)"),
+        ('sentence,label\n"fine,1\n', "line 2: expected CSV; got unexpected end of data"),
         ("sentence,label\na,b,1\n", "line 2: expected 2 cells ('sentence,label'); got 3"),
-        ("sentence,sentence\na,1\n", "column 'sentence' appears twice"),
+        ("sentence,sentence\na,1\n", "columns of different names; got 'sentence' twice"),
         ("sentence,label\na,positive\n", "got 'positive'"),
         ("sentence,label\n", "at least one row"),
         ("", "at least one row"),
         ("sentence,label\n\xff,1\n".encode("latin-1"), "a byte at 15 (invalid start byte)"),
         (b"sentence,label\n\xed\xa0\x80,1\n", "a byte at 15 (invalid continuation byte)"),
         (f"sentence,label\na,{'9' * 5000}\n", "got '999"),
-        (f"sentence,{'x' * 9999}\na,1\n", "sst2 needs label"),
+        (f"sentence,{'x' * 9999}\na,1\n", "the columns label of task sst2"),
     ],
 )
 def test_bad_csv(tmp_path, text, words, refuses):
@@ -209,18 +209,18 @@ options = ["body", "subject"]
         ("{label}", "{label}.", "key template: template 'Ticket: "),
         ('["subject", "body"]', '"subject"', ", fields: expected a list of texts; got 'subject'"),
         ('["subject", "body"]', '["subject", "subject"]', "fields ['subject', 'subject']"),
-        ('["subject", "body"]', '["subject", "label"]', "not be called 'label'"),
-        ('{billing = "billing", bug =', '{billing = "billing", bugs =', "for billing, bugs"),
+        ('["subject", "body"]', '["subject", "label"]', "no field 'label'"),
+        ('{billing = "billing", bug =', '{billing = "billing", bugs =', "got ['billing', 'bugs']"),
         ('["bug", "error"]', "[]", "got {'billing': 'billing', 'bug': []}"),
         ('["billing", "bug"]', '["billing"]', "got ['billing']"),
-        ('"tickets"', '"sst2"', "name 'sst2' is a task"),
-        ('"tickets"', '"a/b"', "name 'a/b'"),
+        ('"tickets"', '"sst2"', "of the package has; got 'sst2'"),
+        ('"tickets"', '"a/b"', "as in file names; got 'a/b'"),
         ("files =", 'statement = "x"\nfiles =', "statement 'x'"),
-        ("files =", 'statement_fields = ["x"]\nfiles =', "statement_fields names x"),
-        ("files =", 'options = ["x", "body"]\nfiles =', "options names x"),
+        ("files =", 'statement_fields = ["x"]\nfiles =', "no field of statement_fields named 'x'"),
+        ("files =", 'options = ["x", "body"]\nfiles =', "no field of options named 'x'"),
         ("files =", 'options = ["body", "body"]\nfiles =', "options ['body', 'body']"),
-        ("files =", 'options = ["body"]\nfiles =', "it names body"),
-        ("files =", "options = []\nfiles =", "it names no field"),
+        ("files =", 'options = ["body"]\nfiles =', "in their order; got ['body']"),
+        ("files =", "options = []\nfiles =", "in their order; got []"),
         ("name =", "name", "at line 2, column 6"),
         ('"tickets"', "[" * 9999, "recursion"),
         ('"tickets"', "9" * 5000, "5000 digits"),
@@ -243,7 +243,7 @@ def test_bad_rows_of_a_task_file(tmp_path, refuses):
     (tmp_path / "folder.toml").mkdir()
     assert refuses(load_task, str(tmp_path / "folder.toml")).got == "Is a directory"
     task = load_task(write_task_file(tmp_path))
-    assert "no split 'test'" in str(refuses(read, task, "", "test"))
+    assert "no split of tickets named 'test'" in str(refuses(read, task, "", "test"))
     write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "label": 1}])
     assert refuses(read, task, "", "train").got == "'1'"
     (tmp_path / "rows" / "train.csv").unlink()
@@ -340,10 +340,10 @@ def test_damaged_tfrecords(tfds, folder, refuses):
     first = 12 + struct.unpack_from("<Q", content)[0] + 4
 
     for damaged, words in (
-        (turned(content, first + 12 + 5), "record 1: its checksum differs"),
-        (turned(content, first + 2), "record 1: the length's checksum differs"),
-        (content[:-3], "record 3: the file ends"),
-        (content[: first + 5], "record 1: the file ends"),
+        (turned(content, first + 12 + 5), "record 1: expected a TFRecord"),
+        (turned(content, first + 2), "record 1: expected a TFRecord"),
+        (content[:-3], "record 3: expected a TFRecord"),
+        (content[: first + 5], "record 1: expected a TFRecord"),
         (content[:first], "4 rows; got 1"),
         (tfrecord_bytes(b"\xff\xff\xff") * 4, "validation, row 0: "),
     ):
@@ -411,7 +411,7 @@ def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name, refu
         rows = read(TASKS["rte"], str(tmp_path / data), "validation")
         assert rows.rows == ({"sentence1": "It rains.", "sentence2": "It is wet."},)
     write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [{"text": "a", "label": 1}])
-    assert "only text, label" in str(refuses(read, TASKS["rte"], f"{tmp_path}/rows", "validation"))
+    assert "['text', 'label']" in str(refuses(read, TASKS["rte"], f"{tmp_path}/rows", "validation"))
 
 
 QQP = {"question1": "a", "question2": "b", "label": 0, "idx": 0}

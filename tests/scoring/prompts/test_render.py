@@ -17,14 +17,9 @@ from batch_calibration.scoring.models.files.checkpoint import load_checkpoint, l
 from batch_calibration.scoring.prompts.length_limit import UNLIKE_CONTEXTS
 from batch_calibration.scoring.tasks import TASKS
 from batch_calibration.settings import Settings
-from batch_calibration.studies import (
-    Store,
-    calibrate_store,
-    render_contexts,
-    run_calibration,
-    run_scoring,
-)
+from batch_calibration.studies import Store, calibrate_store, run_calibration, run_scoring
 from batch_calibration.studies import scoring as studies_scoring
+from batch_calibration.studies.scoring import render_contexts
 
 PROBES = {name: method.probe for method in METHODS.values() for name in method.probe.blocks}
 

@@ -124,8 +124,8 @@ GOOD = {"sentence": "fine", "label": 1}
     ("text", "words"),
     [
         (json.dumps(GOOD) + '\n{"sentence": "to', "line 2: expected JSON; got Unterminated"),
-        (json.dumps({"text": "fine", "label": 1}), "line 1: task sst2 needs sentence"),
-        (json.dumps({"sentence": "fine"}), "line 1: task sst2 needs label"),
+        (json.dumps({"text": "fine", "label": 1}), "1: expected the columns sentence of task"),
+        (json.dumps({"sentence": "fine"}), "line 1: expected the columns label of task sst2"),
         (json.dumps(GOOD | {"label": 2}), "got 2."),
         (json.dumps(GOOD | {"label": "1"}), "got '1'."),
         (json.dumps(GOOD | {"sentence": None}), "in field sentence; got None"),
@@ -155,7 +155,7 @@ def test_missing_folder_and_split(tmp_path, refuses):
     assert "no rows of task sst2" in str(refuses(read, TASKS["sst2"], str(tmp_path), "dev"))
     (tmp_path / "sst2").mkdir()
     (tmp_path / "sst2" / "train.jsonl").write_text(json.dumps(GOOD))
-    assert "no split 'dev'" in str(refuses(read, TASKS["sst2"], str(tmp_path), "dev"))
+    assert "no split of sst2 named 'dev'" in str(refuses(read, TASKS["sst2"], str(tmp_path), "dev"))
     assert refuses(read, TASKS["sst2"], "", "dev").where == "data"
 
 

@@ -57,11 +57,9 @@ def read(
     """
     before = tokens_before(tokenizer)  # tokens after a text are left out
     if len(before) > 1:
-        raise InputError(
-            f"{path.parent / 'tokenizer.json'}: the post-processor adds the tokens "
-            f"{[tokenizer.id_to_token(number) for number in before]} before a text; expected at "
-            "most one; use another checkpoint."
-        )
+        where, got = path.with_name("tokenizer.json"), [*map(tokenizer.id_to_token, before)]
+        expected = "at most one token that the post-processor adds before a text"
+        raise InputError.at(where, expected, got, "use another checkpoint")
     token_id = template_id = before[0] if before else None
     decider = "tokenizer.json's post-processor"
     if class_name in REBUILT:
@@ -108,7 +106,5 @@ def _bos_token(path: Path, tokenizer_config: RawConfig, tokenizer: Tokenizer) ->
     text = special_token("bos_token", {"bos_token": token}, "")
     token_id = None if text is None else tokenizer.token_to_id(text)
     if token_id is None:
-        raise InputError(
-            f"{path}: bos_token {token!r} is not in tokenizer.json; name one of its tokens."
-        )
+        raise InputError.at(path, "a bos_token of tokenizer.json", repr(token), "name one of them")
     return int(token_id)

@@ -78,10 +78,8 @@ class ChatTemplate:
         text = answer["text"]
         without_spaces = "".join(text.split())
         for message in messages:
-            if (
-                message["role"] == "user"
-                and "".join(message["content"].split()) not in without_spaces
-            ):
+            content = "".join(message["content"].split())
+            if message["role"] == "user" and content not in without_spaces:
                 expected = "a chat template that includes the user's message"
                 got = f"a text without {shown(message['content'])}"
                 remedy = f"leave {spell('chat')} out, or correct the template"
@@ -91,10 +89,8 @@ class ChatTemplate:
         # Text that the template writes after a finished answer is removed.
         end = text.rfind(CONTINUED.rstrip())
         if end < 0:
-            raise InputError(
-                f"{self._where}: the chat template omits a started answer; leave "
-                f"{spell('answer_start')} out."
-            )
+            remedy = f"leave {spell('answer_start')} out"
+            raise InputError.at(self._where, "a template that shows started answers", "", remedy)
         is_trimmed = not text[end:].startswith(CONTINUED)
         return text[:end].rstrip() if is_trimmed else text[:end]
 

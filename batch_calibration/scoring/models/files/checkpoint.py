@@ -17,16 +17,13 @@ from flax import nnx
 from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
-from batch_calibration.errors import InputError, answering, refuse_unknown, spell
+from batch_calibration.errors import InputError, answering, extra, refuse_unknown, spell
 from batch_calibration.scoring.models import FAMILIES
-from batch_calibration.scoring.models.family import Config, Family, Kind, RawConfig
-from batch_calibration.scoring.models.files import (
-    chat_template,
-    gguf_file,
-    tokenizer_files,
-    weights,
-)
+from batch_calibration.scoring.models.family import Config, Family, Kind, RawConfig, misread
+from batch_calibration.scoring.models.files import gguf_file, tokenizer_files, weights
 from batch_calibration.scoring.models.files.beginning_token import BeginningToken
+from batch_calibration.scoring.models.files.chat_template import ChatTemplate
+from batch_calibration.scoring.models.files.chat_template import read as read_template
 from batch_calibration.scoring.models.files.config import read_config, read_json
 from batch_calibration.scoring.models.files.tensors import shards
 
@@ -180,9 +177,9 @@ class ModelFiles:
         return TokenizerInfo(tokenizer, start.id, self._config.positions, notes, start.prefix)
 
     @cached_property
-    def chat_template(self) -> "chat_template.ChatTemplate | None":
+    def chat_template(self) -> ChatTemplate | None:
         """The chat template, or None in a checkpoint without one."""
-        return self._gguf.chat_template if self._gguf else chat_template.read(self.directory)
+        return self._gguf.chat_template if self._gguf else read_template(self.directory)
 
     def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:
         """Loads the network with its weights; see `load_checkpoint`."""
@@ -213,10 +210,8 @@ class ModelFiles:
         is_causal = family.kind == "causal_lm"
         largest = max(tokenizer.get_vocab(with_added_tokens=not is_causal).values(), default=0)
         if largest >= config.vocab_size:
-            raise InputError(
-                f"{directory}: the tokenizer has ids up to {largest}, but the network embeds only "
-                f"{config.vocab_size} tokens; the two files belong to different checkpoints."
-            )
+            expected = f"token ids below {config.vocab_size}, which the network embeds"
+            raise InputError.at(directory, expected, f"ids up to {largest}", weights.OTHER_FILES)
         loaded = directory, self._model_type, family.kind, config, model, tokenizer
         return Checkpoint(*loaded, start.id, digest, dtype, mesh, start.prefix)
 
@@ -271,11 +266,9 @@ def _family(directory: Path, gguf: gguf_file.GGUFFile | None) -> tuple[str, Fami
             remedy = "use one of these, as sentence encoders are no longer supported"
             raise InputError.at(directory, expected, got, remedy)
         # No similar name is suggested, as it may belong to another architecture.
-        raise InputError(
-            f"{directory}: config.json has model_type = {name!r:.200}; expected a supported type "
-            f"({', '.join(FAMILIES)}); if transformers supports it, "
-            f"{spell('scorer', 'transformers')} runs it (pip install 'batch-calibration[torch]')."
-        )
+        remedy = f"if transformers knows it, {spell('scorer', 'transformers')} runs it "
+        remedy += f"({extra('torch')})"
+        raise misread("model_type", name, f"one of {', '.join(FAMILIES)}", remedy, str(directory))
     return name, FAMILIES[name], raw
 
 

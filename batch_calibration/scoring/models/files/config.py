@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from batch_calibration.errors import InputError, answering, spell
 from batch_calibration.files import parse_json
-from batch_calibration.scoring.models.family import Config, Family, RawConfig, misfit
+from batch_calibration.scoring.models.family import Config, Family, RawConfig, misfit, misread
 from batch_calibration.scoring.models.rotary import Rope
 
 BOOKKEEPING = (
@@ -80,33 +80,23 @@ def read_config(
         raise InputError(f"{where}: config.json lacks {', '.join(missing)}; is it the right file?")
     for key, setting in family.fixed.items():
         if raw.get(key, setting) != setting:
-            raise InputError(
-                f"{where}: config.json has {key} = {raw[key]!r:.200}; this {family.name} network "
-                f"supports only {setting!r} and would compute wrong scores; use another "
-                "checkpoint."
-            )
+            only = f"{setting!r}, the only value that this {family.name} network supports"
+            raise misread(key, raw[key], only, "use another checkpoint", str(where))
     types = get_type_hints(family.config)  # the allowed types of each field
     settings: dict[str, Any] = {f.name: raw[f.name] for f in config_fields if f.name in raw}
     for name, setting in settings.items():
         # `flatten` has already checked the parameters of ropes.
         if expected := not isinstance(setting, Rope) and misfit(types[name], setting):
-            raise InputError(
-                f"{where}: config.json has {name} = {setting!r:.200}; expected {expected}; fetch "
-                "the file again."
-            )
+            raise misread(name, setting, expected, where=str(where))
     config = family.config(**settings)
     # Only in a family with `head_dim` may heads times head size differ from the hidden size.
     if not settings.get("head_dim") and config.width % config.heads:
-        raise InputError(
-            f"{where}: config.json has {config.heads} attention heads; expected a divisor of the "
-            f"width {config.width}; fetch the file again."
-        )
+        got, expected = f"{config.heads} attention heads", f"a divisor of the width {config.width}"
+        raise InputError.at(f"{where}: config.json", expected, got, "fetch the file again")
     groups = settings.get("num_key_value_heads") or 1  # null: as many as heads
     if config.heads % groups:
-        raise InputError(
-            f"{where}: config.json has {config.heads} attention heads; expected a multiple of the "
-            f"{groups} key-value heads; fetch the file again."
-        )
+        got, expected = f"{config.heads} attention heads", f"a multiple of {groups} key-value heads"
+        raise InputError.at(f"{where}: config.json", expected, got, "fetch the file again")
     return config
 
 

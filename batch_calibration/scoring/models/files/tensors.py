@@ -44,17 +44,13 @@ class Tensor(NamedTuple):
     offset: int
 
     def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
-        """Yields its numbers in order as `dtype`, some at a time.
+        """Yields its numbers in order as `dtype`, some at a time; those of a packed tensor are U8.
 
         Raises:
-            InputError: They are quantized, so their values depend on other tensors.
+            InputError: The file ends too early.
         """
-        if self.kind not in PLAIN:
-            raise InputError(
-                f"{self.path}: {self.name} is in {self.kind}: quantized weights, expected one of "
-                f"{', '.join(PLAIN)}; use the unquantized checkpoint."
-            )
-        chunk, remaining = np.empty(PART, PLAIN[self.kind]), math.prod(self.shape)
+        kind = np.dtype(np.uint8) if self.kind == "U8" else PLAIN[self.kind]
+        chunk, remaining = np.empty(PART, kind), math.prod(self.shape)
         # The file is not memory-mapped, as its pages would count as this process's memory.
         with self.path.open("rb") as file:
             file.seek(self.offset)
@@ -64,15 +60,6 @@ class Tensor(NamedTuple):
                     raise InputError(f"{self.path}: it ends within {self.name!r}; fetch it again.")
                 yield chunk.astype(dtype, copy=False)
                 remaining -= len(chunk)
-
-    def read_bytes(self) -> np.ndarray:
-        """Reads its bytes, for tensors with packed numbers."""
-        with self.path.open("rb") as file:
-            file.seek(self.offset)
-            packed = np.fromfile(file, np.uint8, math.prod(self.shape))
-        if packed.size != math.prod(self.shape):
-            raise InputError(f"{self.path}: it ends within {self.name!r}; fetch it again.")
-        return packed.reshape(self.shape)
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
         """Reads its numbers as `dtype`; raises the errors of `parts`."""

@@ -50,6 +50,11 @@ LISTED_CLASSES = (
 )
 UNSUPPORTED = LISTED_CLASSES.split()
 """Classes with their own way to split text; no causal network here was trained with one."""
+AS_TRAINED = (
+    "if tokenizer.json splits text as in the network's training, write PreTrainedTokenizerFast as "
+    "tokenizer_class into tokenizer_config.json"
+)
+"""The remedy for a class that does not fit."""
 
 
 def read_causal(directory: Path, config: RawConfig) -> tuple[Tokenizer, BeginningToken, str]:
@@ -251,18 +256,14 @@ def split_as(tokenizer: Tokenizer, class_name: str, tokenizer_config: RawConfig)
     """
     if class_name in UNSUPPORTED:
         expected = f"a supported tokenizer class ({', '.join(SPLITTINGS)})"
-        remedy = "use a checkpoint with another class, or, if tokenizer.json splits text as in the "
-        remedy += "network's training, write PreTrainedTokenizerFast there"
-        raise InputError.at("tokenizer_config.json", expected, class_name, remedy)
+        raise InputError.at("tokenizer_config.json", expected, class_name, AS_TRAINED)
     if class_name not in SPLITTINGS:
         return False
     splitting = SPLITTINGS[class_name](tokenizer_config)
     unknown = splitting.unk_token
     if unknown is not None and tokenizer.model.token_to_id(unknown) is None:
         expected = f"the token {unknown!r}, which {class_name} uses for unknown characters"
-        remedy = "if tokenizer.json splits text as in the network's training, write "
-        remedy += "PreTrainedTokenizerFast as tokenizer_class into tokenizer_config.json"
-        raise InputError.at("tokenizer.json", expected, "a vocabulary without it", remedy)
+        raise InputError.at("tokenizer.json", expected, "a vocabulary without it", AS_TRAINED)
     before = _state(tokenizer)  # compared with the state after the changes
     tokenizer.normalizer = splitting.normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer

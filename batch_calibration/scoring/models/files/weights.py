@@ -28,6 +28,7 @@ from batch_calibration.scoring.models.files.gguf_header import GGUFTensor
 from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, filled, tensors
 from batch_calibration.scoring.models.layers import product, product_dtype
 
+OTHER_FILES = "the two files belong to different checkpoints: fetch them again"
 NAMED = 10
 """The most tensors that an error message names."""
 READERS = 4
@@ -68,7 +69,7 @@ class PackedTensor:
 
     def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
         """Yields its numbers in order as `dtype`, one expert at a time."""
-        blocks, scales = self.blocks.read_bytes(), self.scales.read_bytes()
+        blocks, scales = self.blocks.read(np.uint8), self.scales.read(np.uint8)
         for packed, exponents in zip(blocks, scales, strict=True):
             pairs = np.stack([NUMBERS[packed & 15], NUMBERS[packed >> 4]], axis=-1)
             pairs = pairs.reshape(*exponents.shape, -1)  # [out, in / 32, 32]
@@ -117,10 +118,8 @@ def load(
     # This check comes first, as tracing a wrong number of layers may take long.
     numbers = [int(found.group()) for tensor in files if (found := LAYER.search(tensor.name))]
     if config.layers > (deepest := max(numbers, default=-1) + 1):
-        raise InputError(
-            f"{directory}: config.json has {config.layers:,} layers, but the weights have "
-            f"{deepest:,}; the two files belong to different checkpoints."
-        )
+        expected = f"weights of {config.layers:,} layers, as in config.json"
+        raise InputError.at(directory, expected, f"{deepest:,}", OTHER_FILES)
     # Only the shapes of the network are made; numbers from the files replace them.
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
     leaves = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
