@@ -17,8 +17,8 @@ from batch_calibration.reporting.cells import show_cells
 APPLIED = "method option strength advice temperature prior probe labeled seed"
 """Flags that change corrected scores."""
 NOTE = (
-    "On held-out rows, in % [95 % interval]. A cut-off with * does not reach the goal on the "
-    "labeled rows, and is the best."
+    "On held-out rows [95 % interval for the goal]. A cut-off with * does not reach the goal on "
+    "the labeled rows, and is the best. calibrate --threshold applies one cut-off to all contexts."
 )
 
 
@@ -37,17 +37,15 @@ def choose_cut_offs(args: Namespace) -> None:
     curves, cells = list[list[str]](), list[list[str]]()
     for name, one in zip(titles, found, strict=True):
         cut = f"{one.label}={one.probability}{'' if one.is_reached else ' *'}"
-        shares = [f"{one.precision}", f"{one.recall}", f"{one.f1}", f"{100 * one.share.value:.1f}"]
-        cells.append([name, f"{one.rows}", cut, *shares])
+        cells.append([name, f"{one.rows}", cut, *one.shown().values()])
         for numbers in zip(*one.curve.values(), strict=True):
             curves.append([name, *(f"{number:.10g}" for number in numbers)])
     if args.json:
         for context, one in zip(contexts, found, strict=True):
             output.print_line(context.table, one._replace(curve={}))
     elif len(found) > 1:
-        header = ["context", "rows", "cut-off", "precision", "recall", "F1", "answered"]
+        header = ["context", "rows", "cut-off", *found[0].shown()]
         show_cells(f"Cut-offs for {args.goal}", [header, *cells], NOTE)
-        print(f"\n{command} --threshold=LABEL=PROBABILITY --output=corrected.csv")
     else:
         for sentence in found[0].sentences():
             summaries.print_filled(sentence)

@@ -85,7 +85,7 @@ def test_several_contexts_have_a_table_and_curves(program, tmp_path):
         program, "threshold", tmp_path / "two.csv", *flags, f"--output={curve}", f"--plot={figure}"
     )
     cuts = [float(cut) for cut in re.findall(r"yes=(0\.\d+)", text)]
-    assert len(cuts) == 2 and "--threshold=LABEL=PROBABILITY" in text
+    assert len(cuts) == 2 and "applies one cut-off to all contexts" in text
     assert "every cut-off" in notes and figure.stat().st_size
     of_contexts = [of for _, of in pd.read_csv(curve).groupby("context", sort=False)]
     for of_context, cut, rows in zip(of_contexts, cuts, (table[::2], table[1::2]), strict=True):

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from batch_calibration.diagnosis.threshold import Threshold
 from batch_calibration.reporting import palette
 from batch_calibration.reporting.figures import style
@@ -21,9 +23,8 @@ def draw_thresholds(found: Sequence[Threshold], titles: Sequence[str]) -> Drawn:
         for name, color, dash in looks:
             shares = 100 * threshold.curve[name]
             axes.plot(at, shares, color=color, ls=DASHES[dash], drawstyle="steps-post", label=name)
-            rows += [
-                (title, name, *pair) for pair in zip(at.tolist(), shares.tolist(), strict=True)
-            ]
+            points = np.stack([at, shares], axis=1).tolist()
+            rows += [(title, name, *point) for point in points]
         chosen = f"chosen for {threshold.goal}"
         axes.axvline(threshold.probability, color=INK, lw=1.0, label=chosen)
         x = f"cut-off on the probability of {threshold.label}"
