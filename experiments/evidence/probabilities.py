@@ -5,10 +5,11 @@ python -m experiments.evidence.probabilities > docs/evidence/probabilities.csv
 Needs the scores of ../shared. Of each source's contexts with at least 128 labeled rows, up to 14
 are drawn. In each of three draws some rows are labeled, and at most 736 others are judged: log loss
 and ECE without a temperature and with the temperature of 16, 32 or 64 labels; and the precision and
-recall of a cut-off that 64 or 128 labels choose for the most frequent label. Means are over
-contexts, then over sources; intervals (Student's t) are over sources. docs/probabilities.md has the
-results. The pull of the temperature toward 1 was chosen on these sources; between 0.3 and 3 it
-changes the mean log loss by at most 0.01.
+recall of a cut-off that 64 or 128 labels choose for the most frequent label. The last lines compare
+the rows that `rows_to_label` chooses with random rows, by the gain over icl in points that
+bcl_empirical_bayes learns from them. Means are over contexts, then over sources; intervals
+(Student's t) are over sources. docs/probabilities.md has the results. The pull of the temperature
+toward 1 was chosen on these sources; between 0.3 and 3 the mean log loss differs by at most 0.01.
 """
 
 import sys
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from batch_calibration.calibration.temperature import find_temperature
+from batch_calibration.diagnosis.labeling import rows_to_label
 from batch_calibration.diagnosis.recommend import recommend_tables
 from batch_calibration.diagnosis.threshold import answer, choose_threshold
 from batch_calibration.diagnosis.verdicts import follow
@@ -34,7 +36,7 @@ CONTEXTS, DRAWS = 14, 3  # of each source
 LABELED, JUDGED = 128, 736  # rows of a context, at most
 SIZES, CUT_SIZES = (16, 32, 64), (64, 128)
 GOALS = "precision:0.8", "recall:0.9"
-CORRECTIONS = "icl", "bc", "advised"
+LEARNED, ROW_DRAWS = "bcl_empirical_bayes", 10
 Measured = dict[tuple[str, ...], list[float]]
 """Correction, rows and measure -> one number for each source."""
 
@@ -96,12 +98,35 @@ def judge_cut(scores: np.ndarray, gold: np.ndarray, size: int, goal: str) -> dic
     }
 
 
+def compare_rows(
+    table: ScoreTable, corrected: np.ndarray, seed: int
+) -> Iterator[tuple[str, float]]:
+    """Yields the gain learned from systematic and from random rows, and their difference."""
+    rows, gold, *_ = table.blocks["test"]
+    before = float((rows.argmax(axis=1) == gold).mean())
+    chosen = {
+        "systematic": rows_to_label(corrected, SIZES[0], seed=seed),
+        "random": np.random.default_rng(seed).permutation(len(gold))[: SIZES[0]],
+    }
+    gains = []
+    for name, places in chosen.items():
+        blocks = {"test": Evidence(rows), "labeled": Evidence(rows[places], gold[places])}
+        after = np.asarray(correct_context(METHODS[LEARNED], blocks).scores).argmax(axis=1) == gold
+        gains.append(100 * (float(after.mean()) - before))
+        yield f"gain, {name}", gains[-1]
+        yield f"harmed by more than a point in %, {name}", 100.0 * (gains[-1] < -1)
+    yield "gain, systematic - random", gains[0] - gains[1]
+
+
 def measure_source(source: Source) -> dict[tuple[str, ...], float]:
     """Measures a source: correction or goal, number of labels, measure -> mean over contexts."""
     sums: Measured = {}
     tables = draw_contexts(source)
     for table, corrected in zip(tables, correct(tables), strict=True):
         gold = table.blocks["test"].labels
+        for draw in range(ROW_DRAWS):
+            for measure, number in compare_rows(table, corrected["bc"], draw):
+                sums.setdefault(("rows to label", str(SIZES[0]), measure), []).append(number)
         for draw in range(DRAWS):
             order = np.random.default_rng(draw).permutation(len(gold))[: SIZES[-1] + JUDGED]
             for name, scores in corrected.items():
