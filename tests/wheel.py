@@ -75,7 +75,8 @@ def main() -> None:
             run(program, *command.split())
         stdout = run(program, "calibrate", "scores.csv", "--gold=gold", "--output=corrected.csv")
         assert "Accuracy moves from 50.0" in stdout, stdout
-        assert Path("corrected.csv").read_text().startswith("row,no,yes,prediction,gold\n")
+        head = Path("corrected.csv").read_text().splitlines()[0]
+        assert head == "row,no,yes,p(no),p(yes),confidence,prediction,gold"
         run(program, "compare", "scores.csv", "--gold=gold")
         run(program, "report", "scores.csv", "--gold=gold")
         assert "batch-calibration[plots]" in Path("report.html").read_text()
