@@ -70,6 +70,8 @@ def main() -> None:
         for command in (
             "calibrate demo.csv",
             "compare demo.csv --gold=label",
+            "threshold demo.csv --gold=label --positive=yes --for=f1 --output=curve.csv",
+            "label demo.csv --labels=yes,maybe,no --ids=id --n=30",
             "judge demo_judge.jsonl",
         ):
             run(program, *command.split())
