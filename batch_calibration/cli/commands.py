@@ -11,15 +11,9 @@ from typing import TextIO
 
 import numpy as np
 
-from batch_calibration.cli import inputs, labeling, options, output, prior, summaries
+from batch_calibration.cli import correcting, inputs, labeling, options, output, prior, summaries
 from batch_calibration.cli.asking import ask_server
-from batch_calibration.cli.correcting import (
-    advise_contexts,
-    check_method,
-    correct_contexts,
-    distinct_titles,
-    read_contexts,
-)
+from batch_calibration.cli.correcting import advise_contexts, correct_contexts, read_contexts
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext
@@ -29,7 +23,6 @@ from batch_calibration.diagnosis.comparison import Comparison, compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
 from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context, name_of
 from batch_calibration.errors import InputError, call
-from batch_calibration.files import csv_text, write_whole
 from batch_calibration.methods import ALL, on_shelf, read_options
 from batch_calibration.methods.run import run_methods
 from batch_calibration.metrics import OF_GAIN, over_rows
@@ -41,9 +34,9 @@ from batch_calibration.studies.calibration import check_labeled, run_calibration
 def calibrate_files(args: Namespace) -> None:
     """Writes corrected scores to a file or standard output, and a summary to the terminal."""
     output.check_output(args.output)
-    output.check_plot(args.plot)
+    output.check_output(args.plot, output.FIGURES)
     # Mistakes in the flags are reported before any file is read.
-    check_method(args)
+    correcting.check_method(args)
     if output.is_streamed(args, paths := inputs.paths(args)):
         output.calibrate_stream(args, paths)
         return
@@ -76,11 +69,9 @@ def calibrate_files(args: Namespace) -> None:
 
 def diagnose_files(args: Namespace) -> None:
     """Reports the label that each prompt prefers, and whether a correction helps."""
-    output.check_plot(args.plot)
-    output.check_output(args.output)
-    if args.output and not args.output.endswith(".csv"):
-        raise InputError.at(f"--output={args.output}", "a file that ends in .csv")
-    check_method(args)
+    output.check_output(args.plot, output.FIGURES)
+    output.check_output(args.output, [".csv"])
+    correcting.check_method(args)
     corrected = correct_contexts(args, read_contexts(args)[1])
     if args.json:
         for context in corrected:
@@ -103,7 +94,8 @@ def recommend_files(args: Namespace) -> None:
     stated = prior.state(args.prior, tables)
     advised = advise_contexts(tables, stated, by_labels=True, ordinal=args.ordinal)
     if args.output and not args.output.endswith(".csv"):
-        save_advice(args.output, dict(zip(distinct_titles(tables), advised, strict=True)))
+        titles = correcting.distinct_titles(tables)
+        save_advice(args.output, dict(zip(titles, advised, strict=True)))
         has_other = any(advice.by_labels for advice in advised)
         which = ", without the right labels (--labeled=FILE uses them)" if has_other else ""
         print(f"advice: {args.output}{which}", file=sys.stderr)
@@ -122,9 +114,7 @@ def recommend_files(args: Namespace) -> None:
 def _write_lines(args: Namespace, contexts: Sequence[CorrectedContext]) -> None:
     """Writes a line for each context to --output if it is CSV; for many, shows how to get them."""
     if args.output.endswith(".csv"):
-        text = csv_text(summaries.make_lines(contexts))
-        write_whole(Path(args.output), text.encode(errors="backslashreplace"))
-        print(f"a line for each context: {args.output}", file=sys.stderr)
+        output.write_lines(args.output, summaries.make_lines(contexts), "a line for each context")
     elif len(contexts) > MAX_LISTED and not (args.json or args.output):
         command = call(args.command, "contexts", {"output": "contexts.csv"})
         summaries.print_filled(f"A line for each context: {command}")
@@ -165,7 +155,7 @@ def convert_files(args: Namespace) -> None:
     if bool(args.output) == bool(args.workdir):
         expected = "--output=FILE or --workdir=DIR, and not both"
         raise InputError.at("convert", expected, remedy="use one of them")
-    output.check_output(args.output, (".safetensors",))
+    output.check_output(args.output, [*output.ENDINGS, ".safetensors"])
     files, tables = read_contexts(args)
     # A workdir holds many contexts, a .safetensors file only one; other formats hold rows of all.
     if args.workdir:
@@ -229,7 +219,8 @@ def report_files(args: Namespace) -> None:
 
 def label_files(args: Namespace) -> None:
     """Writes rows to label, and prints the command that learns from their labels."""
-    labeling.check_output(args.output)
+    output.check_output(args.output, [".csv"])
+    labeling.check_output(Path(args.output))
     summaries.print_filled(labeling.write_rows(args, *read_contexts(args), inputs.reading_of(args)))
     print(call("recommend", inputs.typed_source(args), {"labeled": shlex.quote(args.output)}))
 

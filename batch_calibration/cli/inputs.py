@@ -64,15 +64,14 @@ def reading_of(args: Namespace) -> Reading:
     )
 
 
-READS = [flag.name.replace("-", "_") for flag in options.READING if flag.name != "shards"]
-"""Options that another command needs to read the same files."""
-
-
-def typed_source(args: Namespace) -> str:
-    """Returns the files and their reading as they are typed: "scores.csv --gold=label"."""
-    given = [(name, getattr(args, name)) for name in READS]
-    typed = [guard.flag(name, v) for name, v in given if v or (name == "from_probs" and v is False)]
-    return shlex.join([*args.files, *typed])
+def typed_source(args: Namespace, flags: Sequence[options.Flag] = options.READING) -> str:
+    """Returns the files and the flags that are set as they are typed: "scores.csv --gold=label"."""
+    typed = [*args.files]
+    for flag in flags:
+        value = getattr(args, flag.name.replace("-", "_"))
+        values = value if isinstance(value, list) else [value] * (value != flag.default)
+        typed += [guard.flag(flag.name, one) for one in values]
+    return shlex.join(typed)
 
 
 def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreTable]]:

@@ -143,14 +143,11 @@ def label_rows(
     return widened
 
 
-def check_output(output: str) -> None:
+def check_output(path: Path) -> None:
     """Raises an error if a file would be lost that is no table of rows without labels."""
-    path, where = Path(output), f"--output={output}"
-    if path.suffix != ".csv":
-        raise InputError.at(where, "a file that ends in .csv")
     if path.exists() and any(texts_of(read_columns(path).get(LABEL, ["?"]))):
         got = "a file with labels or other data, which would be lost"
-        raise InputError.at(where, "a new file", got, "name another file")
+        raise InputError.at(f"--output={path}", "a new file", got, "name another file")
 
 
 def write_rows(

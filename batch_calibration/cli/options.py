@@ -175,7 +175,7 @@ READING = (
     Flag("tokens", "A=x|y,B=z", "tokens that represent a label"),
     Flag("gold", "COLUMN", "column of the right label, its name or index"),
     Flag("gold-names", "A,B", "names of the right labels 0, 1, ..."),
-    Flag("gold-as-is", "", "keep right labels that the scores do not fit"),
+    Flag("gold-as-is", "", "keep right labels that the scores do not fit", False),
     Flag("ids", "COLUMN", "column of row ids"),
     Flag("by", "COLUMN", "columns that identify a context"),
     Flag("task", "NAME", "name for the task"),
@@ -187,7 +187,7 @@ READING = (
     Flag("shards", "", "the files are parts of one data set", None),
     # By default the numbers decide.
     Flag("from-probs", "", "the numbers are probabilities, or are not", None),
-    Flag("cosines", "", "the numbers are cosines, scaled or not"),
+    Flag("cosines", "", "the numbers are cosines, scaled or not", False),
 )
 LEARNING = (
     Flag("positive", "LABEL", "label with the cut-off", of="threshold"),

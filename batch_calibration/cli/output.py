@@ -23,8 +23,16 @@ from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.diagnosis.diagnosis import Grades
+from batch_calibration.diagnosis.threshold import Threshold
 from batch_calibration.errors import CONTROLS, InputError, answering, extra
-from batch_calibration.files import object_at, quote_formula, quote_formulas, write_csv, write_whole
+from batch_calibration.files import (
+    csv_text,
+    object_at,
+    quote_formula,
+    quote_formulas,
+    write_csv,
+    write_whole,
+)
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.integrations.streams import (
     CONFIDENCE,
@@ -39,6 +47,7 @@ from batch_calibration.reporting.cells import Cells, show_cells
 from batch_calibration.scores import FILLED, PROBABILITY, ScoreTable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
+FIGURES = (".png", ".pdf", ".svg")
 ABOUT = ("task", "model")
 """Columns that name the context of each row, if there are several contexts."""
 STREAM_METHODS = ("bc", "cc")
@@ -70,20 +79,17 @@ class Scored(NamedTuple):
     answers: np.ndarray | None = None
 
 
-def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
-    """Raises an error if no format has the ending of this file name."""
-    endings = (*ENDINGS, *more_endings)
+def check_output(output: str, endings: Sequence[str] = ENDINGS) -> None:
+    """Raises an error if no format has the ending of this file name, or it may not be replaced."""
     if output and output != "-" and Path(output).suffix not in endings:
         expected = f"a file that ends in {', '.join(endings)}"
         raise InputError.at(output, expected, remedy="rename the output")
     # A file is replaced as a whole: a link would become a file, and its target would stay.
-    if Path(output).is_symlink() or (Path(output).is_file() and not _may_write(Path(output))):
-        got = "a link" if Path(output).is_symlink() else "a read-only file"
+    path, got = Path(output), ""
+    if path.is_file() and not (path.stat().st_mode & 0o200 and os.access(path, os.W_OK)):
+        got = "a read-only file"
+    if got := "a link" if path.is_symlink() else got:
         raise InputError.at(output, "a file that may be replaced", got, "name another file")
-
-
-def _may_write(path: Path) -> bool:
-    return bool(path.stat().st_mode & 0o200) and os.access(path, os.W_OK)
 
 
 def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
@@ -287,22 +293,26 @@ def plain(fact: object) -> object:
     return fact
 
 
-def check_plot(path: str) -> None:
-    """Raises an error if no figure format has the ending of this path."""
-    if path and Path(path).suffix not in (".png", ".pdf", ".svg"):
-        raise InputError.at(f"--plot={path}", "a file that ends in .png, .pdf or .svg")
+def write_lines(path: str, lines: Sequence[Sequence[object]], name: str) -> None:
+    """Writes a table as CSV, and prints its name and its path."""
+    write_whole(Path(path), csv_text(lines).encode(errors="backslashreplace"))
+    print(f"{name}: {path}", file=sys.stderr)
 
 
-def write_plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
-    """Writes the figure if a path is given."""
+def write_plot(
+    path: str, contexts: Sequence[CorrectedContext], stream: TextIO, cuts: Sequence[Threshold] = ()
+) -> None:
+    """Writes the figure of the diagnoses, or of the cut-offs, if a path is given."""
     if path:
         with answering(ImportError, "--plot", "matplotlib, which draws it", extra("plots")):
-            from batch_calibration.reporting.figures.preferences import draw_preferences
-            from batch_calibration.reporting.figures.style import to_file
+            from batch_calibration.reporting.figures import preferences, style, thresholds
         titles = [title(context.table) for context in contexts]
-        drawn = draw_preferences([context.diagnosis for context in contexts], titles)
-        write_whole(Path(path), to_file(drawn.figure, Path(path).suffix[1:]))
-        print(f"figure: {path}", file=output_stream)
+        if cuts:
+            drawn = thresholds.draw_thresholds(cuts, titles)
+        else:
+            drawn = preferences.draw_preferences([one.diagnosis for one in contexts], titles)
+        write_whole(Path(path), style.to_file(drawn.figure, Path(path).suffix[1:]))
+        print(f"figure: {path}", file=stream)
 
 
 def write_harness_results(
@@ -340,8 +350,7 @@ def write_harness_results(
 def _harness_metrics(context: CorrectedContext, method: str) -> dict[str, float]:
     """Returns the metrics of one task by their names in the harness's results."""
     block = context.table.blocks["test"]
-    scores = np.asarray(block.log_probs)
-    is_known = block.labels >= 0
+    scores, is_known = np.asarray(block.log_probs), block.labels >= 0
     metrics = {"preference_nats": float(np.ptp(scores.astype(np.float64).mean(axis=0)))}
     if is_known.any():
         labels, after = block.labels[is_known], context.predicted[is_known]

@@ -283,7 +283,7 @@ def test_figures(table, tmp_path, ending):
         (["calibrate", "nix-*.csv"], "nix-*.csv: expected a file of scores; got none"),
         (["calibrate", "{}", "--prior=a,b"], "--prior: expected shares such as 0.8,0.2"),
         (["calibrate", "{}", "--output=x.doc"], "x.doc: expected a file that ends in .csv"),
-        (["diagnose", "{}", "--plot=x.doc"], "ends in .png, .pdf or .svg"),
+        (["diagnose", "{}", "--plot=x.doc"], "x.doc: expected a file that ends in .png, .pdf, .svg"),
         (["calibrate", "{}", "--by=subject"], "subject"),
         (["calibrate", "{}", "--format=nix"], "There is no format named 'nix'"),
         (["score"], "the following arguments are required: --workdir"),
