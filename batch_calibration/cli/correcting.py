@@ -179,8 +179,9 @@ def _correct(
     method, seed = args.method, args.seed
     for text in args.option:
         if "=" not in text:
-            expected = "NAME=VALUE, such as strength=0.5"
-            raise InputError.at("--option", expected, shown(text))
+            raise InputError.at(
+                "--option", "NAME=VALUE", shown(text), "write --option=strength=0.5"
+            )
     chosen = chosen_options.read_options(f"{method}.{text}" for text in args.option)
     if args.strength is not None:
         chosen.setdefault(method, {})["strength"] = args.strength
@@ -191,17 +192,15 @@ def _correct(
     found = run_methods(tables, [method], options=chosen, seed=seed, groups=groups, common=common)
     for table, where, skipped in zip(tables, names, found.skipped, strict=True):
         if reason := skipped.get(method):
-            raise InputError(
-                f"{where}: {method} cannot correct it: {reason}; choose another --method."
-            )
+            sentence = f"{where}: {method} cannot correct it: {reason}; choose another --method."
+            raise InputError(sentence)
         for name, block in table.blocks.items():
             check_scores(block.log_probs, f"{where}, block {name}")
         rows = len(table.blocks["test"].row_ids)
         warn_of_few_rows(method, get_method(method).probe.blocks, rows, where)
-    corrections = []
+    corrections, own = [], partial(chosen_options.with_common, found.options, [method])
     for corrected, of_context in zip(found.results, common, strict=True):
-        own = chosen_options.with_common(found.options, [method], of_context).get(method, {})
-        corrections.append(Correction(method, own, corrected[method]))
+        corrections.append(Correction(method, own(of_context).get(method, {}), corrected[method]))
     return corrections
 
 
@@ -220,8 +219,8 @@ def advise_contexts(
     """
     known = []
     for table, of_context in zip(tables, stated, strict=True):
-        is_by_design = of_context.known is None and table.context.get(BALANCED) is True
-        known.append(BY_DESIGN if is_by_design else of_context.known)
+        by_design = BY_DESIGN if table.context.get(BALANCED) is True else None
+        known.append(of_context.known or by_design)
     finished = list[Advice]()
     with Waiting("choosing a correction", len(tables)) as waiting:
         advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal)

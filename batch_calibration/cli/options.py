@@ -1,7 +1,6 @@
 """The flags of the console program, and the parser that reads them."""
 
 import argparse
-import difflib
 import importlib.util
 import os
 import re
@@ -16,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from batch_calibration.cli import guard, launchers, machine, studies
 from batch_calibration.cli.study_options import PARTS
-from batch_calibration.errors import InputError, answering
+from batch_calibration.errors import InputError, answering, nearest
 from batch_calibration.settings import keys
 from batch_calibration.version import __version__
 
@@ -151,10 +150,10 @@ leave human out if people did not answer; other formats: docs/judges.md
 """
 HOME = re.compile(r"^(--[\w.-]+=)(?:~|\$HOME)(?=/|$)")
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
-SHARES = "no=0.8,yes=0.2; no=0.7..0.9; balanced[:POINTS]; estimated; a file; FILE:COLUMN to count"
+SHARES = "no=0.8,yes=0.2; 0.7..0.9; balanced[:POINTS]; estimated; a file; FILE:COLUMN to count"
 PLACE = "the label's place in several tokens: first, last, json:KEY or a regular expression"
 MISSING = "labels not returned: least, drop, bound or nats such as -30 (docs/your-scores.md)"
-TEMPERATURE = "divisor for probabilities: a number, or auto"
+TEMPERATURE = "divisor of the scores: a number, or auto"
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),
@@ -280,10 +279,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Prints the message, suggests the most similar flag, and exits with code 2."""
         unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's wording
-        flags = {flag: 0 for flag in self.flags() if flag.startswith("--")}
-        near = difflib.get_close_matches(unknown[1], flags, n=1) if unknown else []
-        hint = f"; did you mean {near[0]}?" if near else ""
-        if unknown and not near and len(flags) <= MAX_LISTED:
+        flags = list(dict.fromkeys(flag for flag in self.flags() if flag.startswith("--")))
+        hint = nearest(unknown[1], flags, 0.6).replace("'", "") if unknown else ""
+        if unknown and not hint and len(flags) <= MAX_LISTED:
             hint = f"; there are {', '.join(flags)}"
         guard.fail(f"{message}{hint}; {self.prog} --help lists the flags.")
 
@@ -330,7 +328,7 @@ def _respell(words: Sequence[str], flags: Collection[str]) -> list[str]:
     """Corrects the hyphens and underscores of flags, with a note for each correction."""
     right, respelled = {re.sub("[-_]", "", flag): flag for flag in flags}, list(words)
     # Words after two dashes belong to another program.
-    for place in range(words.index("--") if "--" in words else len(words)):
+    for place in range([*words, "--"].index("--")):
         name, *rest = words[place].partition("=")
         near = right.get(re.sub("[-_]", "", name), name)
         if name.startswith("--") and name not in flags and near != name:
@@ -356,8 +354,7 @@ def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[st
     commands = dict[str, Parser]()
     for name, summary in COMMANDS.items():
         own = (line for line in OWN_EXAMPLES.splitlines() if line.startswith(f"{name} "))
-        lines = [f"  batch-calibration {line}" for line in own]
-        lines += [JUDGE_LINE] * (name == "judge")
+        lines = [f"  batch-calibration {line}" for line in own] + [JUDGE_LINE] * (name == "judge")
         if name in ON_BOTH and not of_study:
             lines.append(f"on a study:\n  batch-calibration {name} --workdir=W [--help]")
         title = f"{summary[0].upper()}{summary[1:]}."
@@ -466,11 +463,12 @@ def run_harness(args: Namespace) -> None:
     from batch_calibration.integrations.lm_eval import write_overlays
 
     names, folder = split_names(args.tasks), Path(args.output)
-    correction = args.method, _shares(args.prior), args.include_path or None, args.advice or None
-    tasks, notes = write_overlays(names, folder, *correction)
-    for note in notes:
-        print(note, file=sys.stderr)
-    print(f"{len(tasks)} tasks with corrected accuracies: {folder}", file=sys.stderr)
+    with answering(ValueError, f"--prior={args.prior}", "a share of each choice, such as 0.3,0.7"):
+        shares = list(map(float, args.prior.split(","))) if args.prior else None
+    facts = args.method, shares, args.include_path or None, args.advice or None
+    tasks, notes = write_overlays(names, folder, *facts)
+    written = f"{len(tasks)} tasks with corrected accuracies: {folder}"
+    print("\n".join([*notes, written]), file=sys.stderr)
     # The harness accepts one folder, so groups from another folder are replaced by their tasks.
     chosen = tasks if args.include_path else names
     command = ["-m", "lm_eval", "--tasks", ",".join(chosen), "--include_path", str(folder)]
@@ -481,14 +479,6 @@ def run_harness(args: Namespace) -> None:
     done = subprocess.run([sys.executable, *command, *args.arguments], env=os.environ, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
-
-
-def _shares(text: str) -> list[float] | None:
-    """Returns the numbers of --prior; an empty text gives None."""
-    if not text:
-        return None
-    with answering(ValueError, f"--prior={text}", "a share of each choice, such as 0.3,0.7"):
-        return list(map(float, text.split(",")))
 
 
 APART: dict[str, Callable[[Namespace], None]] = {

@@ -94,8 +94,8 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
     is_named = any(names)
     is_readable = len(numbers) == len(pairs) and (all(names) or not is_named)
     if not is_readable or not 0 < sum(high for _, high in numbers) < np.inf:
-        expected = f"shares such as {_example(names_by_context[0])}, ranges such as 0.7..0.9, "
-        expected += f"{BALANCED!r}, 'balanced:12', {ESTIMATED!r}, a file or FILE:COLUMN"
+        expected = f"shares such as 0.8,0.2 or {_example(names_by_context[0])}, ranges such as "
+        expected += f"0.7..0.9, {BALANCED!r}, 'balanced:12', {ESTIMATED!r}, a file or FILE:COLUMN"
         raise InputError.at(where, expected, f"{text!r}, which is not one of these", "correct it")
     orders = list(dict.fromkeys(map(", ".join, names_by_context)))
     if not is_named and len(orders) > 1:
