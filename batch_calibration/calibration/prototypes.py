@@ -12,17 +12,7 @@ import numpy as np
 from batch_calibration.calibration import base
 from batch_calibration.calibration.mixture import Fits, fit_starts, invert_lower
 from batch_calibration.errors import InputError, answering, extra, refuse_unknown
-from batch_calibration.typing import (
-    AnyArray,
-    Factors,
-    Key,
-    Means,
-    ProbeRows,
-    Rows,
-    Scalar,
-    Scores,
-    Starts,
-)
+from batch_calibration.typing import AnyArray, Factors, Key, Means, ProbeRows, Rows, Scores, Starts
 
 MOST_PERMUTED = 8  # 8! = 40,320 permutations are still a small table
 
@@ -95,7 +85,7 @@ class Prototypes(NamedTuple):
     means: Means
     factors: Factors
     log_weights: jax.Array
-    log_likelihood: Scalar
+    log_likelihood: jax.Array
 
 
 @base.full_precision

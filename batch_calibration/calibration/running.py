@@ -12,16 +12,7 @@ from batch_calibration.arrays.numbers import read_rows
 from batch_calibration.calibration.base import Calibrator, ProbeScores, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
-from batch_calibration.typing import (
-    Bias,
-    Count,
-    Predictions,
-    Prior,
-    ProbeRows,
-    Rows,
-    Scores,
-    Weight,
-)
+from batch_calibration.typing import Bias, Count, Prior, ProbeRows, Rows, Scores, Weight
 
 
 class Running(NamedTuple):
@@ -105,7 +96,7 @@ class Stream(NamedTuple):
     """
 
     means: Rows
-    batch_of_row: Predictions
+    batch_of_row: jax.Array
 
 
 @partial(jax.jit, static_argnames=("batch_size", "per_batch"))

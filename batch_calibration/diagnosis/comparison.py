@@ -17,14 +17,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Options, find_skipped, run_methods, validation
 from batch_calibration.methods.run import task_of
 from batch_calibration.methods.table import SHIPPED, in_table_order
-from batch_calibration.metrics import (
-    Estimate,
-    Reliability,
-    accuracy_of,
-    gain_of,
-    measure_reliability,
-)
-from batch_calibration.metrics.reliability import COLUMNS
+from batch_calibration.metrics import Estimate, accuracy_of, gain_of, measure_reliability
+from batch_calibration.metrics.reliability import COLUMNS, Reliability
 from batch_calibration.scores import ScoreTable, make_block
 
 BASELINE, CORRECTED = REFERENCES = "icl", "bc"

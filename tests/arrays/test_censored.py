@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from batch_calibration import calibrate
 from batch_calibration.arrays import missing_scores
 from batch_calibration.arrays.missing_scores import BELOW, check_missing, fill_scores, find_missing
-from batch_calibration.diagnosis import DISTANCES, range_of_predictions
+from batch_calibration.diagnosis.diagnose import DISTANCES, range_of_predictions
 from experiments.evidence import top_k
 
 GONE = (-math.inf, math.nan, -9999.0, -3e38)
