@@ -141,7 +141,7 @@ def calibrate(
         raise InputError.at("", "a method without labels of its probe", got, remedy, "temperature")
     if probe is not None or labeled is not None or labels is not None:
         of_method = {} if is_fitted else {"labeled": labeled, "labels": labels}
-        _refuse_unread(method, chosen, probe=probe, **of_method)
+        _refuse_unread(method, chosen, probe, **of_method)
     blocks = {"test": methods.Evidence(array.reshape(-1, rows, k))}  # [contexts, n, k]
     for block in dict.fromkeys((*chosen.probe.blocks, *["labeled"] * is_fitted)):
         if block == "test":
@@ -154,9 +154,8 @@ def calibrate(
                 remedy = "pass labeled=[m, k] and labels=[m], or a number"
                 raise InputError.at("", "labeled rows for 'auto'", "none", remedy, "temperature")
             raise InputError(_what_is_lacking(chosen, method, block, lacking))
-        if (
-            chosen.probe.aligned and block != "labeled"
-        ):  # each probe row belongs to a row of the scores
+        # Each probe row belongs to a row of the scores.
+        if chosen.probe.aligned and block != "labeled":
             source = in_row_order(source, where, scores)
         learned_from = read(source, where, labels=k, columns=columns if is_frame(source) else None)
         counts = chosen.probe.row_counts(rows, k) if block != "labeled" else ()
@@ -252,9 +251,8 @@ def ensemble(
 
 
 def _refuse_unread(
-    name: str, method: methods.Method, *, probe: object, labeled: object = None,
-    labels: object = None,
-) -> None:  # fmt: skip
+    name: str, method: methods.Method, probe: object, labeled: object = None, labels: object = None
+) -> None:
     """Raises an error if the caller passes rows or labels that the method does not read."""
     probe_blocks = set(method.probe.blocks) - {"test", "labeled"}  # blocks that `probe` fills
     for where, source, is_read in (

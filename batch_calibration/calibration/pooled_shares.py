@@ -63,9 +63,8 @@ class Pooled(NamedTuple):
 
 @base.full_precision
 def joint_shares(
-    rows: jax.Array, weight: jax.Array, context_weight: jax.Array, u: jax.Array,
-    w: Scalar | float = 1.0,
-) -> jax.Array:  # fmt: skip
+    rows: jax.Array, weight: jax.Array, context_weight: jax.Array, u: jax.Array, w: Scalar
+) -> jax.Array:
     """Finds the shares pi[k] of least objective, by Gauss-Newton on their logarithms.
 
     Args:

@@ -200,9 +200,8 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison:
                 *kinds, bins = zip(*probs, strict=True)
                 nll, brier, ece = (_weighted_mean(kind, shares) for kind in kinds)
                 reliability = Reliability(nll, brier, ece, sum(bins))
-            pooled.append(
-                MethodResult(method, accuracy, gain, sum(better), sum(worse), reliability)
-            )
+            counts = sum(better), sum(worse)
+            pooled.append(MethodResult(method, accuracy, gain, *counts, reliability))
     return Comparison(tuple(pooled), int(rows.sum()), len(comparisons), skipped)
 
 

@@ -126,9 +126,9 @@ def _bootstrap(
 
 @numbers.usual_jax
 def accuracy_interval(
-    share: float | np.ndarray, rows: int | np.ndarray, *, level: float = 0.95
+    share: float | np.ndarray, rows: int | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the confidence interval of an accuracy by Agresti and Coull.
+    """Computes the 95 % confidence interval of an accuracy by Agresti and Coull.
 
     With two right and two wrong pseudo-rows, m = (n share + 2) / (n + 4), the interval is
     m -+ z sqrt(m (1 - m) / (n + 4)), where z is the normal quantile (Agresti and Coull 1998, The
@@ -139,7 +139,6 @@ def accuracy_interval(
     Args:
         share: the accuracy, of any shape.
         rows: n, the number of labeled rows.
-        level: the confidence level.
 
     >>> [round(float(end), 3) for end in accuracy_interval(0.5, 100)]
     [0.404, 0.596]
@@ -147,19 +146,15 @@ def accuracy_interval(
     rows_added = len(OF_ACCURACY)
     n = np.asarray(rows, np.float64) + rows_added
     middle = (np.asarray(share, np.float64) * (n - rows_added) + sum(OF_ACCURACY)) / n
-    reach = ndtri(0.5 + level / 2) * np.sqrt(middle * (1 - middle) / n)
+    reach = ndtri(TAIL) * np.sqrt(middle * (1 - middle) / n)
     return np.maximum(middle - reach, 0.0), np.minimum(middle + reach, 1.0)
 
 
 @numbers.usual_jax
 def gain_interval(
-    won: float | np.ndarray,
-    lost: float | np.ndarray,
-    rows: int | np.ndarray,
-    *,
-    level: float = 0.95,
+    won: float | np.ndarray, lost: float | np.ndarray, rows: int | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the confidence interval of the difference of two accuracies on the same rows.
+    """Computes the 95 % confidence interval of the difference of two accuracies on the same rows.
 
     With one pseudo-row of each kind, p = (won + 1) / (n + 2) and q = (lost + 1) / (n + 2), it is
     p - q -+ z sqrt((p + q - (p - q)^2) / (n + 2)), where z is the normal quantile (Bonett and Price
@@ -172,7 +167,6 @@ def gain_interval(
         won: the number of rows that turn from wrong to right, of any shape.
         lost: the number of rows that turn from right to wrong.
         rows: n, the number of labeled rows.
-        level: the confidence level.
 
     Returns:
         The lower and the upper end, in shares of the rows.
@@ -182,7 +176,7 @@ def gain_interval(
     """
     n = np.asarray(rows, np.float64) + 2  # one pseudo-row of each kind
     p, q = (np.asarray(won, np.float64) + 1) / n, (np.asarray(lost, np.float64) + 1) / n
-    reach = ndtri(0.5 + level / 2) * np.sqrt((p + q - (p - q) ** 2) / n)
+    reach = ndtri(TAIL) * np.sqrt((p + q - (p - q) ** 2) / n)
     return np.maximum(p - q - reach, -1.0), np.minimum(p - q + reach, 1.0)
 
 
@@ -290,9 +284,8 @@ def balanced_accuracy_interval(
     *,
     key: int | Key = 0,
     draws: int = 10_000,
-    level: float = 0.95,
 ) -> tuple[float, float]:
-    """Computes the percentile interval of balanced accuracy by a bootstrap stratified by label.
+    """Computes the 95 % interval of balanced accuracy by a bootstrap stratified by label.
 
     Each label's rows are resampled separately, so that every label is in every draw. The number of
     right rows among a label's n rows is Binomial(n, recall), and is drawn directly.
@@ -303,7 +296,6 @@ def balanced_accuracy_interval(
         weight: [n]; 0 means absent, 1 present.
         key: an int seed or a `jax.random` key.
         draws: the number of bootstrap draws.
-        level: the confidence level.
 
     >>> balanced_accuracy_interval([0, 0, 1, 0], [0, 0, 1, 1])
     (0.5, 1.0)
@@ -316,16 +308,11 @@ def balanced_accuracy_interval(
         return 0.0, 0.0
     random = np.random.default_rng(np.asarray(jax.random.key_data(numbers.check_key(key))))
     share = np.clip(recall[occurs].astype(np.float64), 0.0, 1.0)
-    return mean_recall_interval(share, counts, random, draws=draws, level=level)
+    return mean_recall_interval(share, counts, random, draws=draws)
 
 
 def mean_recall_interval(
-    recall: np.ndarray,
-    counts: np.ndarray,
-    random: np.random.Generator,
-    *,
-    draws: int = 10_000,
-    level: float = 0.95,
+    recall: np.ndarray, counts: np.ndarray, random: np.random.Generator, *, draws: int = 10_000
 ) -> tuple[float, float]:
     """Computes `balanced_accuracy_interval` from each label's recall [k] and number of rows [k].
 
@@ -333,8 +320,7 @@ def mean_recall_interval(
     (0.5, 1.0)
     """
     right = random.binomial(counts, recall, (draws, len(counts)))  # [draws, k]
-    tail = (1.0 - level) / 2.0
-    low, high = np.quantile((right / counts).mean(axis=1), (tail, 1.0 - tail))
+    low, high = np.quantile((right / counts).mean(axis=1), (1.0 - TAIL, TAIL))
     return float(low), float(high)
 
 

@@ -100,7 +100,6 @@ def write_report(
     verdicts: Mapping[str, Verdict] | None = None,
     *,
     runs: Sequence[Run] | None = None,
-    title: str = "",
     date: str = "",
     source: str = "",
 ) -> tuple[list[Card], list[str]]:
@@ -115,7 +114,6 @@ def write_report(
         verdicts: id of a score table -> the verdict on its context; by default each loaded table
             is judged.
         runs: runs of scoring; None leaves them out.
-        title: the title; by default the models and tasks.
         date: the date of the scores; by default that of the last run.
         source: the file or folder of the scores, for commands.
 
@@ -143,7 +141,7 @@ def write_report(
             drawn.setdefault(name, []).append(pages.figure_html(f"{name}-reliability", reliability))
         sections.append(pages.Section(card.heading, shown, drawn.get(name, ()), card.verdicts))
     last_run = max((run.began for run in runs or ()), default="")
-    title, date = title or name_page(results.records), date or last_run[:10]
+    title, date = name_page(results.records), date or last_run[:10]
     shown_cards = [card for card in cards.values() if card.verdicts]
     html = pages.make_page(
         sections, runs, cards=shown_cards, notices=missing, title=title, date=date, source=source
