@@ -275,9 +275,8 @@ def empirical_bayes(
     }
     for name, value in options.items():
         if not 0.0 <= value < float("inf") or (name == "bias_scale" and value == 0):
-            raise InputError.at(
-                name, "a number above 0", repr(value), "leave it out for the default"
-            )
+            remedy = "leave it out for the default"
+            raise InputError.at(name, "a number above 0", repr(value), remedy)
 
     def learn(probe: base.ProbeScores) -> Shift:
         weights = probe.weights

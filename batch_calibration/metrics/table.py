@@ -158,9 +158,8 @@ def with_intervals(
     low, high = intervals.accuracy_interval(metrics["accuracy"], len(right))
     extended = {**metrics, "accuracy_low": float(low), "accuracy_high": float(high)}
     if before is not None:
-        extended |= zip(
-            ("gain", "gain_low", "gain_high"), intervals.gain_of(before, right), strict=True
-        )
+        names = "gain", "gain_low", "gain_high"
+        extended |= zip(names, intervals.gain_of(before, right), strict=True)
     return extended
 
 

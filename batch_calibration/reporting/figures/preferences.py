@@ -168,9 +168,8 @@ def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
     unit = " or ".join(sorted(units))
     titles = "contexts, the strongest first", f"preference of a label ({unit})"
     heading, note = f"{HEADING}: how strongly", "Lines are ± 2 standard errors over rows."
-    return intervals.draw_strip(
-        unit, names, numbers, palette.color(CORRECTED), titles, heading, note
-    )
+    color = palette.color(CORRECTED)
+    return intervals.draw_strip(unit, names, numbers, color, titles, heading, note)
 
 
 @usual_jax
