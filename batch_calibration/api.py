@@ -13,12 +13,7 @@ from batch_calibration.arrays.alignment import column_numbers, in_label_order, i
 from batch_calibration.arrays.frames import in_kind_of, is_frame, names_of
 from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
-from batch_calibration.calibration.temperature import (
-    AUTO,
-    Temperature,
-    check_temperature,
-    find_temperature,
-)
+from batch_calibration.calibration import temperature as tempering
 from batch_calibration.errors import InputError
 from batch_calibration.methods.run import correct_group
 from batch_calibration.scores import ScoreTable, make_block
@@ -33,7 +28,7 @@ def calibrate(
     method: str = "bc", *, probe: object = None, labeled: object = None, labels: object = None,
     columns: Sequence[Hashable] | None = None, from_probs: bool | None = None,
     key: int | Key | None = None, floor: float | None = None, missing: Missing | None = None,
-    bound: object = None, temperature: Temperature | None = None, **options: object,
+    bound: object = None, temperature: tempering.Temperature | None = None, **options: object,
 ) -> np.ndarray: ...  # fmt: skip
 
 
@@ -43,7 +38,7 @@ def calibrate(
     method: str = "bc", *, probe: object = None, labeled: object = None, labels: object = None,
     columns: Sequence[Hashable] | None = None, from_probs: bool | None = None,
     key: int | Key | None = None, floor: float | None = None, missing: Missing | None = None,
-    bound: object = None, temperature: Temperature | None = None, **options: object,
+    bound: object = None, temperature: tempering.Temperature | None = None, **options: object,
 ) -> ScoresT: ...  # fmt: skip
 
 
@@ -61,7 +56,7 @@ def calibrate(
     floor: float | None = None,
     missing: Missing | None = None,
     bound: object = None,
-    temperature: Temperature | None = None,
+    temperature: tempering.Temperature | None = None,
     **options: object,
 ) -> object:
     """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
@@ -138,15 +133,15 @@ def calibrate(
     if needs_log_probs and "test" in chosen.probe.blocks and (why := methods.no_log_probs(array)):
         raise InputError(_log_probs_needed("scores", method, why))
 
-    check_temperature(temperature)
-    is_fitted = temperature == AUTO
+    tempering.check_temperature(temperature)
+    is_fitted = temperature == tempering.AUTO
     if is_fitted and {*chosen.probe.labeled} - {"labeled"}:  # `labels` cannot belong to both
         got = f"{method}, with labels of probe="
         remedy = "use fit_temperature on the corrected scores of labeled rows"
         raise InputError.at("", "a method without labels of its probe", got, remedy, "temperature")
     if probe is not None or labeled is not None or labels is not None:
         of_method = {} if is_fitted else {"labeled": labeled, "labels": labels}
-        _refuse_unread(method, chosen, probe=probe, **of_method)
+        _refuse_unread(method, chosen, probe, **of_method)
     blocks = {"test": methods.Evidence(array.reshape(-1, rows, k))}  # [contexts, n, k]
     for block in dict.fromkeys((*chosen.probe.blocks, *["labeled"] * is_fitted)):
         if block == "test":
@@ -159,9 +154,8 @@ def calibrate(
                 remedy = "pass labeled=[m, k] and labels=[m], or a number"
                 raise InputError.at("", "labeled rows for 'auto'", "none", remedy, "temperature")
             raise InputError(_what_is_lacking(chosen, method, block, lacking))
-        if (
-            chosen.probe.aligned and block != "labeled"
-        ):  # each probe row belongs to a row of the scores
+        # Each probe row belongs to a row of the scores.
+        if chosen.probe.aligned and block != "labeled":
             source = in_row_order(source, where, scores)
         learned_from = read(source, where, labels=k, columns=columns if is_frame(source) else None)
         counts = chosen.probe.row_counts(rows, k) if block != "labeled" else ()
@@ -195,7 +189,7 @@ def calibrate(
             of_labels = methods.correct_labeled(
                 chosen, of_context, found, options=options, floor=floor, key=random_key
             )
-            divisor = float(find_temperature(of_labels, of_context["labeled"].labels))
+            divisor = float(tempering.find_temperature(of_labels, of_context["labeled"].labels))
         corrected[context] = np.asarray(found.scores) / divisor
     return in_kind_of(scores, corrected.reshape(array.shape), columns)
 
@@ -257,9 +251,8 @@ def ensemble(
 
 
 def _refuse_unread(
-    name: str, method: methods.Method, *, probe: object, labeled: object = None,
-    labels: object = None,
-) -> None:  # fmt: skip
+    name: str, method: methods.Method, probe: object, labeled: object = None, labels: object = None
+) -> None:
     """Raises an error if the caller passes rows or labels that the method does not read."""
     probe_blocks = set(method.probe.blocks) - {"test", "labeled"}  # blocks that `probe` fills
     for where, source, is_read in (

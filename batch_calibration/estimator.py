@@ -21,14 +21,8 @@ from batch_calibration.arrays.alignment import in_label_order, in_row_order, is_
 from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
 from batch_calibration.calibration import running
+from batch_calibration.calibration import temperature as tempering
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
-from batch_calibration.calibration.temperature import (
-    AUTO,
-    Temperature,
-    check_temperature,
-    find_temperature,
-    folds,
-)
 from batch_calibration.diagnosis.advice import AdviceSource, load_advice, refuse_beside_advice
 from batch_calibration.errors import InputError, callers_level, shown
 from batch_calibration.typing import Key, Labels
@@ -117,7 +111,7 @@ class LabelBiasCorrector(
         from_probs: bool | None = None,
         classes: Sequence[Hashable] | None = None,
         advice: AdviceSource | None = None,
-        temperature: Temperature | None = None,
+        temperature: tempering.Temperature | None = None,
     ):
         self.method = method
         self.options = options
@@ -150,7 +144,7 @@ class LabelBiasCorrector(
         key = None if seed is None else check_key(seed, "random_state")
         self.state_ = self._calibrator().fit(jnp.asarray(scores), labels, key=key)
         self.temperature_ = self.temperature or 1.0
-        if self.temperature == AUTO:
+        if self.temperature == tempering.AUTO:
             self.temperature_ = self._fit_temperature(scores, gold, labels, key)
         # A new fit discards the rows of earlier calls of partial_fit.
         self.__dict__.pop("seen_", None)
@@ -181,9 +175,9 @@ class LabelBiasCorrector(
             scores, seen = self._check_rows(X, reset=False), self.seen_
         else:
             _, scores, _ = self._begin(X, y, classes)
-            if self.temperature == AUTO:
+            if self.temperature == tempering.AUTO:
                 expected, remedy = "a number for partial_fit", "call fit with all rows"
-                raise InputError.at("", expected, repr(AUTO), remedy, "temperature")
+                raise InputError.at("", expected, repr(tempering.AUTO), remedy, "temperature")
             self.temperature_ = self.temperature or 1.0
             seen = running.empty(scores.shape[-1])
         self.seen_ = running.update(seen, scores)
@@ -241,10 +235,10 @@ class LabelBiasCorrector(
             raise InputError.at("", "known labels y for 'auto'", "none", remedy, "temperature")
         calibrator, rows = self._calibrator(), jnp.asarray(scores)
         corrected = np.array(calibrator.apply(self.state_, rows))
-        for is_out in () if labels is None else folds(len(rows)):
+        for is_out in () if labels is None else tempering.folds(len(rows)):
             state = calibrator.fit(rows, jnp.where(is_out, -1, jnp.asarray(labels)), key=key)
             corrected[is_out] = np.asarray(calibrator.apply(state, rows))[is_out]
-        return float(find_temperature(corrected, gold))
+        return float(tempering.find_temperature(corrected, gold))
 
     def _by_class(self, X: ArrayLike) -> np.ndarray:
         return self.transform(X)[:, np.argsort(self.column_classes_)]
@@ -269,7 +263,7 @@ class LabelBiasCorrector(
         self, X: ArrayLike, y: ArrayLike | None, occurring: Sequence[Hashable] | None = None
     ) -> tuple[methods.Method, np.ndarray, np.ndarray | None]:
         """Reads the first batch; returns the method, its scores, and the column of each `y`."""
-        check_temperature(self.temperature)
+        tempering.check_temperature(self.temperature)
         scores = self._check_rows(X, reset=True)
         parameters = {name: getattr(self, name) for name in ("strength", "target_prior", "metric")}
         # Parameters of the estimator take precedence over `options` of the same name.

@@ -184,9 +184,7 @@ def predict(scores: object, columns: Sequence[Hashable] | None = None) -> Contai
     """
     rows = numbers.read_floats(scores, columns=columns)
     if rows.ndim == 0:
-        raise InputError(
-            where="scores", expected=numbers.SCORES, got="one number", remedy=numbers.EACH_SCORE
-        )
+        raise InputError.at("scores", numbers.SCORES, "one number", numbers.EACH_SCORE)
     numbers.refuse_unordered(rows)
     return in_kind_of(scores, favored(rows), names_of(scores, columns))
 

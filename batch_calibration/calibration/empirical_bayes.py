@@ -101,9 +101,8 @@ def confidence(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     counts = jnp.sum(of_label, axis=0)
     other_sums, other_counts = jnp.sum(sums) - sums, jnp.sum(counts) - counts
     has_both = (counts > 0) & (other_counts > 0)
-    ratio = (sums / jnp.maximum(counts, 1e-6)) / jnp.maximum(
-        other_sums / jnp.maximum(other_counts, 1e-6), 1e-6
-    )
+    others = other_sums / jnp.maximum(other_counts, 1e-6)
+    ratio = (sums / jnp.maximum(counts, 1e-6)) / jnp.maximum(others, 1e-6)
     return jnp.clip(jnp.where(has_both, ratio, 1.0), *RANGE_OF_CONFIDENCE)
 
 
@@ -276,9 +275,8 @@ def empirical_bayes(
     }
     for name, value in options.items():
         if not 0.0 <= value < float("inf") or (name == "bias_scale" and value == 0):
-            raise InputError.at(
-                name, "a number above 0", repr(value), "leave it out for the default"
-            )
+            remedy = "leave it out for the default"
+            raise InputError.at(name, "a number above 0", repr(value), remedy)
 
     def learn(probe: base.ProbeScores) -> Shift:
         weights = probe.weights
@@ -292,10 +290,9 @@ def empirical_bayes(
         present = jnp.where(weights[:, None] > 0, probe.log_probs, 0.0)
         rows = base.label_normalized(present)
         sureness = confidence(rows, batch) ** confidence_power
-        search = partial(
-            likely_shift, rows, batch, sureness / jnp.sum(sureness),
-            bias_scale=bias_scale, share_weight=share_weight,
-        )  # fmt: skip
+        expected = sureness / jnp.sum(sureness)
+        scales = {"bias_scale": bias_scale, "share_weight": share_weight}
+        search = partial(likely_shift, rows, batch, expected, **scales)
         if labeled_weight is not None and known is not None:
             return Shift(search(probe.labels, labeled_weight * known), jnp.float32(1.0))
         tells = information(rows, batch) >= least_information

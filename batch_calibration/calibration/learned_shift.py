@@ -6,15 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.calibration import base
+from batch_calibration.calibration import base, shift
 from batch_calibration.calibration.objective import accuracy, known_weight, macro_f1, one_hot
-from batch_calibration.calibration.shift import (
-    BiasEstimator,
-    Shift,
-    apply,
-    log_target,
-    mean_log_prob,
-)
 from batch_calibration.errors import refuse_unknown
 from batch_calibration.typing import Bias, Curve, Labels, Prior, ProbeRows, Scalar, Weight
 
@@ -53,7 +46,7 @@ def strength_curve(
 
     # One strength at a time: all at once would take 500 MB for 100 labels and 12,800 rows.
     def at(strength: Scalar) -> Scalar:
-        return judge(apply(Shift(bias, strength), log_probs), labels, weight)
+        return judge(shift.apply(shift.Shift(bias, strength), log_probs), labels, weight)
 
     curve: Curve = jax.lax.map(at, jnp.asarray(STRENGTHS, jnp.float32))
     return curve
@@ -71,10 +64,7 @@ def best_strength(curve: Curve) -> Scalar:
 
 
 def learned_shift(
-    *,
-    metric: str = "accuracy",
-    bias_from: str = "unlabeled",
-    target_prior: Prior | None = None,
+    *, metric: str = "accuracy", bias_from: str = "unlabeled", target_prior: Prior | None = None
 ) -> base.Calibrator:
     """Subtracts gamma times the bias, gamma = argmax_g R(s - g b) on labeled rows (eq. 4).
 
@@ -99,17 +89,17 @@ def learned_shift(
     refuse_unknown("metric", metric, STRENGTH_METRICS)
     refuse_unknown("bias_from", bias_from, ("unlabeled", "labeled"))
 
-    def learn(probe: base.ProbeScores) -> Shift:
+    def learn(probe: base.ProbeScores) -> shift.Shift:
         labels, weights = base.known_labels("bcl", probe.labels, base.WITH_BATCH), probe.weights
         # If no row is labeled -1, the bias is learned from labeled rows, too.
         unlabeled = (labels < 0) & (weights > 0) & (bias_from == "unlabeled")
         gives_bias = jnp.where(jnp.any(unlabeled), unlabeled, labels >= 0)
         bias = base.weighted_mean(probe.log_probs, jnp.where(gives_bias, weights, 0.0))
-        bias = bias - log_target(target_prior)
+        bias = bias - shift.log_target(target_prior)
         curve = strength_curve(bias, probe.log_probs, labels, probe.weight, metric=metric)
-        return Shift(bias, best_strength(curve), curve)
+        return shift.Shift(bias, best_strength(curve), curve)
 
-    return base.Calibrator.of(learn, apply)
+    return base.Calibrator.of(learn, shift.apply)
 
 
 def balanced_weight(log_probs: ProbeRows, labels: Labels, weight: Weight | None = None) -> Weight:
@@ -127,7 +117,7 @@ def balanced_weight(log_probs: ProbeRows, labels: Labels, weight: Weight | None 
 
 def balanced_shift(
     *,
-    estimate: BiasEstimator = mean_log_prob,
+    estimate: shift.BiasEstimator = shift.mean_log_prob,
     strength: float = 1.0,
     target_prior: Prior | None = None,
 ) -> base.Calibrator:
@@ -159,10 +149,10 @@ def balanced_shift(
     [[0.5, -0.5], [0.5, -0.5], [-0.5, 0.5]]
     """
 
-    def learn(probe: base.ProbeScores) -> Shift:
+    def learn(probe: base.ProbeScores) -> shift.Shift:
         labels = base.known_labels("The class-balanced mean", probe.labels)
         weight = balanced_weight(probe.log_probs, labels, probe.weight)
         bias = estimate(probe.log_probs, weight)
-        return Shift(bias - log_target(target_prior), jnp.float32(strength))
+        return shift.Shift(bias - shift.log_target(target_prior), jnp.float32(strength))
 
-    return base.Calibrator.of(learn, apply)
+    return base.Calibrator.of(learn, shift.apply)

@@ -66,9 +66,8 @@ def linc(*, regularization: float = 10.0) -> Calibrator:
         # Rows labeled -1 are the content-free rows; without them, p_hat is the mean of all rows.
         unlabeled = jnp.where(gold < 0, weights, 0.0)
         gives_mean = jnp.where(jnp.any(unlabeled > 0), unlabeled, weights)
-        share = jnp.maximum(
-            mean_label_prob(probe.log_probs, gives_mean), LEAST_MEAN_PROBABILITY / k
-        )
+        mean = mean_label_prob(probe.log_probs, gives_mean)
+        share = jnp.maximum(mean, LEAST_MEAN_PROBABILITY / k)
         start = Affine(jnp.diag(1.0 / share), jnp.zeros(k, jnp.float32))
         pull = Affine(jnp.float32(regularization), jnp.float32(regularization))
         return LinC(learn(jnp.exp(rows), gold, known_weights, start, pull))

@@ -78,9 +78,8 @@ def match(
     last = jnp.maximum(COLDEST * spread, 1e-30) if hard else jnp.ones_like(spread)
 
     def step(search: _Search) -> _Search:
-        probs = jax.nn.softmax(
-            (columns - search.shift[:, None]) / search.temperature + prior[:, None], axis=0
-        )
+        logits = (columns - search.shift[:, None]) / search.temperature + prior[:, None]
+        probs = jax.nn.softmax(logits, axis=0)
         miss = base.weighted_mean(probs.T, weights) - shares
         miss = jnp.where(jnp.abs(miss) > PREDICTION_ROUNDING, miss, 0.0)
         worst = jnp.max(jnp.abs(miss))
@@ -234,13 +233,9 @@ def match_within(
     weights = base.weights_of(log_probs, weight)
     present = jnp.where(weights[:, None] > 0, log_probs, 0.0)
     start = match(present, shares, weights)
-    shift: Bias = likely_shift(
-        base.label_normalized(present),
-        weights,
-        shares,
-        share_weight=share_weight(shares, jnp.sum(weights), error, len(shares)),
-        start=start - jnp.mean(start),
-    )
+    trust = share_weight(shares, jnp.sum(weights), error, len(shares))
+    rows, start = base.label_normalized(present), start - jnp.mean(start)
+    shift: Bias = likely_shift(rows, weights, shares, share_weight=trust, start=start)
     return shift + jnp.mean(base.weighted_mean(present, weights))
 
 

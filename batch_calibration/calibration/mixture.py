@@ -219,11 +219,8 @@ def fit_starts(
         taken = pool.steps + 1
         done = (jnp.abs(likelihood - pool.likelihood) < tolerance) | (taken >= steps)
         write_to = jnp.where(done, pool.start, count)
-        fits = jax.tree.map(
-            lambda stored, latest: stored.at[write_to].set(latest),
-            pool.fits,
-            Fits(mixture, likelihood, taken),
-        )
+        latest = Fits(mixture, likelihood, taken)
+        fits = jax.tree.map(lambda old, new: old.at[write_to].set(new), pool.fits, latest)
         # Slots that are done take the next starts in order, and idle after the last one.
         turn = pool.next + jnp.cumsum(done).astype(jnp.int32) - 1
         start = jnp.where(done, jnp.where(turn < last, turn, count), pool.start)
@@ -239,14 +236,8 @@ def fit_starts(
     first = jnp.arange(slots, dtype=jnp.int32)
     first = jnp.where(first < last, first, count)
     no_fits = Fits(firsts, jnp.full(count + 1, -jnp.inf), jnp.zeros(count + 1, jnp.int32))
-    pool = Pool(
-        start=first,
-        steps=jnp.zeros(slots, jnp.int32),
-        likelihood=jnp.full(slots, -jnp.inf),
-        mixture=begin(first),
-        next=jnp.int32(slots),
-        fits=no_fits,
-    )
+    steps_taken, likelihood = jnp.zeros(slots, jnp.int32), jnp.full(slots, -jnp.inf)
+    pool = Pool(first, steps_taken, likelihood, begin(first), jnp.int32(slots), no_fits)
     pool = jax.lax.while_loop(lambda pool: jnp.any(pool.start < count), step, pool)
     mixture, likelihood, taken = pool.fits
     return Fits(Mixture(*(field[:-1] for field in mixture)), likelihood[:-1], taken[:-1])

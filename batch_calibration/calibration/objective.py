@@ -48,9 +48,8 @@ def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
     is_predicted = favored(scores)[:, None] == names
     is_true = jnp.asarray(labels, jnp.int32)[:, None] == names
     true_positives = jnp.sum(jnp.where(is_predicted & is_true, weights, 0.0), axis=0)
-    predicted_plus_true = jnp.sum(
-        jnp.where(is_predicted, weights, 0.0) + jnp.where(is_true, weights, 0.0), axis=0
-    )
+    counted = jnp.where(is_predicted, weights, 0.0) + jnp.where(is_true, weights, 0.0)
+    predicted_plus_true = jnp.sum(counted, axis=0)
     f1 = 2.0 * true_positives / jnp.where(predicted_plus_true > 0, predicted_plus_true, 1.0)
     occurring = jnp.sum(predicted_plus_true > 0).astype(jnp.float32)
     return jnp.sum(f1) / jnp.maximum(occurring, 1.0)

@@ -20,21 +20,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.calibration import base
-from batch_calibration.calibration.empirical_bayes import (
-    LEAST_INFORMATION,
-    Evaluation,
-    confidence,
-    descend,
-    empirical_bayes,
-    information,
-)
-from batch_calibration.calibration.matching import (
-    match,
-    newton_step,
-    prior_matching,
-    share_weight,
-)
+from batch_calibration.calibration import base, empirical_bayes
+from batch_calibration.calibration.matching import match, newton_step, prior_matching, share_weight
 from batch_calibration.calibration.objective import one_hot
 from batch_calibration.calibration.shift import least_shares
 from batch_calibration.typing import Scalar
@@ -76,9 +63,8 @@ class Pooled(NamedTuple):
 
 @base.full_precision
 def joint_shares(
-    rows: jax.Array, weight: jax.Array, context_weight: jax.Array, u: jax.Array,
-    w: Scalar | float = 1.0,
-) -> jax.Array:  # fmt: skip
+    rows: jax.Array, weight: jax.Array, context_weight: jax.Array, u: jax.Array, w: Scalar
+) -> jax.Array:
     """Finds the shares pi[k] of least objective, by Gauss-Newton on their logarithms.
 
     Args:
@@ -100,7 +86,7 @@ def joint_shares(
         solve = jax.vmap(partial(newton_step, pairs), in_axes=1, out_axes=1)
         return center - solve(share_moves)
 
-    def evaluate(place: jax.Array) -> Evaluation:
+    def evaluate(place: jax.Array) -> empirical_bayes.Evaluation:
         log_pi = jax.nn.log_softmax(place)
         pi = jnp.exp(log_pi)
         share_moves = jnp.diag(pi) - jnp.outer(pi, pi)
@@ -118,7 +104,7 @@ def joint_shares(
         return value, slope, curvature
 
     starts = jnp.stack([jnp.log(u), jnp.zeros(k)])
-    ends, values = jax.vmap(lambda start: descend(start, evaluate))(starts)
+    ends, values = jax.vmap(lambda start: empirical_bayes.descend(start, evaluate))(starts)
     # If a label is almost never right, all smaller shares are equally good.
     return least_shares(jax.nn.softmax(ends[jnp.argmin(values)]))
 
@@ -181,7 +167,7 @@ def pool_shares(
     if share_error is not None:
         u, count = jnp.ones(k) / k, jnp.max(jnp.sum(weight, axis=-1))
         w, trusts = share_weight(u, count, share_error, k), trusts[:1]
-    told = used * jax.vmap(information)(rows, weight)
+    told = used * jax.vmap(empirical_bayes.information)(rows, weight)
     context_weight = told / jnp.maximum(jnp.sum(told), 1e-30) * jnp.sqrt(jnp.sum(used))
     estimate = joint_shares(rows, weight, context_weight, u, w)
 
@@ -210,7 +196,7 @@ def _present(
     Contexts that are not used get equal scores.
     """
     rows = jax.nn.log_softmax(jnp.where(weight[..., None] > 0, rows, 0.0))
-    told = jax.vmap(information)(rows, weight)
+    told = jax.vmap(empirical_bayes.information)(rows, weight)
     tells = (told >= least_information) & jnp.any(weight > 0, axis=-1)
     used = jnp.where(jnp.sum(tells) >= FEWEST_CONTEXTS, tells, False).astype(rows.dtype)
     # Equal scores are matched in few steps.
@@ -219,16 +205,14 @@ def _present(
 
 def _expected(rows: jax.Array, weight: jax.Array, used: jax.Array) -> jax.Array:
     """Averages the expected shares [k] of the contexts with `used` above 0."""
-    sureness = jax.vmap(confidence)(rows, weight) ** 2.0
+    sureness = jax.vmap(empirical_bayes.confidence)(rows, weight) ** 2.0
     u = base.weighted_mean(sureness / jnp.sum(sureness, axis=-1, keepdims=True), used)
     u = jnp.where(jnp.any(used > 0), u, 1.0 / rows.shape[-1])
     return u / jnp.sum(u)
 
 
 def pooled_shares(
-    *,
-    least_information: float | None = None,
-    share_error: float | None = None,
+    *, least_information: float | None = None, share_error: float | None = None
 ) -> base.Calibrator:
     """Matches a context to label shares that are estimated from all contexts of its task.
 
@@ -249,5 +233,6 @@ def pooled_shares(
     """
     if share_error is not None:
         return prior_matching(share_error=share_error)
-    least = LEAST_INFORMATION if least_information is None else least_information
-    return empirical_bayes(least_information=least)
+    if least_information is None:
+        return empirical_bayes.empirical_bayes()
+    return empirical_bayes.empirical_bayes(least_information=least_information)

@@ -12,17 +12,7 @@ import numpy as np
 from batch_calibration.calibration import base
 from batch_calibration.calibration.mixture import Fits, fit_starts, invert_lower
 from batch_calibration.errors import InputError, answering, extra, refuse_unknown
-from batch_calibration.typing import (
-    AnyArray,
-    Factors,
-    Key,
-    Means,
-    ProbeRows,
-    Rows,
-    Scalar,
-    Scores,
-    Starts,
-)
+from batch_calibration.typing import AnyArray, Factors, Key, Means, ProbeRows, Rows, Scores, Starts
 
 MOST_PERMUTED = 8  # 8! = 40,320 permutations are still a small table
 
@@ -95,7 +85,7 @@ class Prototypes(NamedTuple):
     means: Means
     factors: Factors
     log_weights: jax.Array
-    log_likelihood: Scalar
+    log_likelihood: jax.Array
 
 
 @base.full_precision
@@ -139,9 +129,8 @@ def covariance_factor(residuals: jax.Array, weight: jax.Array) -> jax.Array:
     large that rounding removes the ridge.
     """
     shares = jnp.sqrt(weight / jnp.maximum(jnp.sum(weight), 1e-12))[:, None]
-    ridge = jnp.sqrt(jnp.float32(COVARIANCE_RIDGE)) * jnp.eye(
-        residuals.shape[-1], dtype=jnp.float32
-    )
+    eye = jnp.eye(residuals.shape[-1], dtype=jnp.float32)
+    ridge = jnp.sqrt(jnp.float32(COVARIANCE_RIDGE)) * eye
     upper = jnp.linalg.qr(jnp.concatenate([shares * residuals, ridge]), mode="r")
     return (upper * jnp.where(jnp.diagonal(upper) < 0, -1.0, 1.0)[:, None]).T
 
@@ -174,12 +163,8 @@ def fit_prototypes(
     factor = covariance_factor(residuals, weight)
     whitening = invert_lower(factor)
     white = residuals @ whitening.T
-    fit = partial(
-        fit_starts,
-        ridge=COVARIANCE_RIDGE * whitening @ whitening.T,
-        steps=steps,
-        tolerance=tolerance,
-    )
+    ridge = COVARIANCE_RIDGE * whitening @ whitening.T
+    fit = partial(fit_starts, ridge=ridge, steps=steps, tolerance=tolerance)
 
     def judge(fits: Fits) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Computes each mixture's means in nats, the cluster of each label, and its merit."""
@@ -199,9 +184,8 @@ def fit_prototypes(
             # Rows of weight 0 may follow, so only present rows are counted.
             many = jnp.sum(present) > searched
             sample = draw_rows(jax.random.split(key, starts + 1)[-1], weight, searched)
-            tried = fit(
-                white[sample], weight[sample], starts=firsts, most=jnp.where(many, starts, 0)
-            )
+            count = jnp.where(many, starts, 0)
+            tried = fit(white[sample], weight[sample], starts=firsts, most=count)
             firsts = firsts[jnp.argsort(-judge(tried)[2])]
             most = jnp.where(many, REFINED, starts)
     fits = fit(white, weight, starts=firsts, most=most)

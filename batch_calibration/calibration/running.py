@@ -12,16 +12,7 @@ from batch_calibration.arrays.numbers import read_rows
 from batch_calibration.calibration.base import Calibrator, ProbeScores, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
-from batch_calibration.typing import (
-    Bias,
-    Count,
-    Predictions,
-    Prior,
-    ProbeRows,
-    Rows,
-    Scores,
-    Weight,
-)
+from batch_calibration.typing import Bias, Count, Prior, ProbeRows, Rows, Scores, Weight
 
 
 class Running(NamedTuple):
@@ -105,7 +96,7 @@ class Stream(NamedTuple):
     """
 
     means: Rows
-    batch_of_row: Predictions
+    batch_of_row: jax.Array
 
 
 @partial(jax.jit, static_argnames=("batch_size", "per_batch"))
@@ -175,21 +166,16 @@ def running_shift(
         present = probe.weights > 0
         # Present rows first, in their order, so that absent rows leave no gap in a mini-batch.
         order = jnp.argsort(~present, stable=True)
-        _, seen = stream(
-            empty(probe.log_probs.shape[-1]),
-            probe.log_probs[order],
-            None if probe.weight is None else probe.weight[order],
-            batch_size=batch_size,
-            per_batch=per_batch,
-        )
+        rows, weight = probe.log_probs[order], probe.weights[order]
+        start = empty(rows.shape[-1])
+        _, seen = stream(start, rows, weight, batch_size=batch_size, per_batch=per_batch)
         number = jnp.cumsum(present.astype(jnp.int32)) - 1
         return Stream(seen.mean, jnp.maximum(number, 0) // batch_size)
 
     def apply_so_far(state: Stream, log_probs: Rows, /) -> Scores:
         later = max(log_probs.shape[0] - state.batch_of_row.shape[0], 0)
-        batch_of_row = jnp.pad(
-            state.batch_of_row, (0, later), constant_values=state.means.shape[0] - 1
-        )
+        last = state.means.shape[0] - 1
+        batch_of_row = jnp.pad(state.batch_of_row, (0, later), constant_values=last)
         means = state.means[batch_of_row[: log_probs.shape[0]]]
         return apply(Shift(means - log_target(target_prior), jnp.float32(strength)), log_probs)
 

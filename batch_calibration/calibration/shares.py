@@ -257,18 +257,15 @@ def bbse() -> base.Calibrator:
 
     @base.full_precision
     def estimate(log_probs: ProbeRows, gold: jax.Array, counted: Weight, batch: Weight) -> Bias:
-        predictions = one_hot(
-            log_probs, base.favored(log_probs - base.weighted_mean(log_probs, batch))
-        )
+        guess = base.favored(log_probs - base.weighted_mean(log_probs, batch))
+        predictions = one_hot(log_probs, guess)
         total = jnp.sum(counted) + gold.shape[-1]
         predicted = base.weighted_mean(predictions, batch)
         confusion = ((predictions.T * counted) @ gold + predicted[:, None]) / total
         # w = 1 + excess: least squares with a ridge of 1 / n toward w = 1.
         eye = jnp.eye(gold.shape[-1])
-        excess = jnp.linalg.solve(
-            confusion.T @ confusion + eye / total,
-            confusion.T @ (predicted - jnp.sum(confusion, axis=-1)),
-        )
+        missed = confusion.T @ (predicted - jnp.sum(confusion, axis=-1))
+        excess = jnp.linalg.solve(confusion.T @ confusion + eye / total, missed)
         shares = jnp.maximum((1.0 + excess) * _counted(gold, counted), 0.0)
         return least_shares(shares / jnp.sum(shares))
 

@@ -1,6 +1,6 @@
 """Methods that subtract a bias: CC, DC and BC are one function with three probes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -9,17 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.calibration import base
-from batch_calibration.typing import (
-    AnyArray,
-    Bias,
-    Curve,
-    Prior,
-    ProbeRows,
-    Rows,
-    Scalar,
-    Scores,
-    Weight,
-)
+from batch_calibration.typing import Bias, Curve, Prior, ProbeRows, Rows, Scalar, Scores, Weight
 
 BiasEstimator = Callable[[ProbeRows, Weight | None], Bias]
 """A function: probe rows [m k] and their weights [m] -> bias [k]."""
@@ -157,7 +147,7 @@ LEAST_STATED_SHARE = 1e-4
 """The lower bound of an expected share, because log 0 is not a finite bias."""
 
 
-def least_shares(shares: Sequence[float] | AnyArray, least: float = LEAST_STATED_SHARE) -> Bias:
+def least_shares(shares: Prior, least: float = LEAST_STATED_SHARE) -> Bias:
     """Raises shares of the labels to at least about `least`, with sum 1.
 
     >>> least_shares((0.5, 0.5, 0.0))[2].item() < 1e-4

@@ -7,12 +7,6 @@ from batch_calibration.diagnosis.advice import save_advice as save_advice
 from batch_calibration.diagnosis.comparison import Comparison as Comparison
 from batch_calibration.diagnosis.comparison import MethodResult as MethodResult
 from batch_calibration.diagnosis.comparison import compare as compare
-from batch_calibration.diagnosis.diagnose import DISTANCES as DISTANCES
-from batch_calibration.diagnosis.diagnose import centered_error as centered_error
 from batch_calibration.diagnosis.diagnose import diagnose as diagnose
-from batch_calibration.diagnosis.diagnose import prediction_range as prediction_range
-from batch_calibration.diagnosis.diagnose import range_of_predictions as range_of_predictions
 from batch_calibration.diagnosis.diagnosis import Diagnosis as Diagnosis
-from batch_calibration.diagnosis.diagnosis import Right as Right
 from batch_calibration.diagnosis.recommend import recommend as recommend
-from batch_calibration.diagnosis.recommend import signals as signals

@@ -17,14 +17,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Options, find_skipped, run_methods, validation
 from batch_calibration.methods.run import task_of
 from batch_calibration.methods.table import SHIPPED, in_table_order
-from batch_calibration.metrics import (
-    Estimate,
-    Reliability,
-    accuracy_of,
-    gain_of,
-    measure_reliability,
-)
-from batch_calibration.metrics.reliability import COLUMNS
+from batch_calibration.metrics import Estimate, accuracy_of, gain_of, measure_reliability
+from batch_calibration.metrics.reliability import COLUMNS, Reliability
 from batch_calibration.scores import ScoreTable, make_block
 
 BASELINE, CORRECTED = REFERENCES = "icl", "bc"
@@ -206,9 +200,8 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison:
                 *kinds, bins = zip(*probs, strict=True)
                 nll, brier, ece = (_weighted_mean(kind, shares) for kind in kinds)
                 reliability = Reliability(nll, brier, ece, sum(bins))
-            pooled.append(
-                MethodResult(method, accuracy, gain, sum(better), sum(worse), reliability)
-            )
+            counts = sum(better), sum(worse)
+            pooled.append(MethodResult(method, accuracy, gain, *counts, reliability))
     return Comparison(tuple(pooled), int(rows.sum()), len(comparisons), skipped)
 
 

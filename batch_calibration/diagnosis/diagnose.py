@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from math import factorial
 from typing import Any, NamedTuple
@@ -14,7 +14,6 @@ from scipy.special import softmax
 from batch_calibration.api import calibrate
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
-from batch_calibration.arrays.missing_scores import fill_scores
 from batch_calibration.arrays.numbers import read_scores, usual_jax
 from batch_calibration.calibration.shift import LEAST_STATED_SHARE
 from batch_calibration.diagnosis.diagnosis import Diagnosis, Grades, Right, unit_of
@@ -171,45 +170,6 @@ class PredictionRange(NamedTuple):
     shares: np.ndarray
 
 
-def range_of_predictions(
-    scores: np.ndarray,
-    correct: Callable[[np.ndarray], ArrayLike],
-    bound: np.ndarray | None = None,
-    *,
-    labels: np.ndarray | None = None,
-    distances: Sequence[float] = DISTANCES,
-) -> PredictionRange:
-    """Measures how predictions depend on the unknown scores of missing labels.
-
-    For each distance in turn, all missing labels get a score at this distance below their bound.
-    Distances that differ between labels and rows could change more predictions.
-
-    Args:
-        scores: [n, k], in nats; `find_missing` marks the missing ones.
-        correct: a function from complete scores [m, k] to corrected scores, such as `calibrate`.
-        bound: [n], see `fill_scores`.
-        labels: [n], the right labels, -1 if unknown.
-        distances: distances below the bound, in nats.
-
-    Raises:
-        InputError: no row has a returned label.
-
-    >>> seen = range_of_predictions(np.array([[-1.0, -np.inf], [-2.0, -1.0]]), lambda rows: rows)
-    >>> seen.same, seen.shares.tolist()
-    (2, [[0.5, 0.5], [0.5, 0.5]])
-    """
-    picks = []
-    for below in distances:
-        filled, is_kept = fill_scores(scores, "least", bound, below=below)
-        if not is_kept.any():
-            raise InputError("scores: no row has a score of any label; request more tokens.")
-        picks.append(np.asarray(correct(filled)).argmax(axis=-1))
-    # Every distance keeps the same rows, so the last mask is valid for all of them.
-    return prediction_range(
-        np.stack(picks), scores.shape[1], None if labels is None else labels[is_kept]
-    )
-
-
 def prediction_range(
     picks: np.ndarray, k: int, labels: np.ndarray | None = None
 ) -> PredictionRange:
@@ -223,12 +183,9 @@ def prediction_range(
     if labels is not None and (is_known := labels >= 0).any():
         right = (picks == labels)[:, is_known].mean(axis=1)  # [d]
         accuracy = float(right.min()), float(right.max())
-    return PredictionRange(
-        picks.shape[1],
-        int((picks == picks[0]).all(axis=0).sum()),
-        accuracy,
-        np.stack([counts.min(axis=1), counts.max(axis=1)], axis=1),
-    )
+    same = int((picks == picks[0]).all(axis=0).sum())
+    shares = np.stack([counts.min(axis=1), counts.max(axis=1)], axis=1)
+    return PredictionRange(picks.shape[1], same, accuracy, shares)
 
 
 @usual_jax
@@ -294,16 +251,15 @@ def diagnose(
     from_probs = False if cosines else from_probs
     rows = validation.check_scores(scores, from_probs=from_probs, columns=columns)
     cosines = validation.look_like_cosines(rows) if cosines is None else cosines
-    label_names = check_names(label_names, names_of(scores, columns), rows.shape[-1])
+    columns = names_of(scores, columns)
+    label_names = check_names(label_names, columns, rows.shape[-1])
     if corrected is None:
         # Only some methods have the option strength, so the default is left out.
         options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
         corrected = calibrate(rows, method, from_probs=False, **options)
-    columns = names_of(scores, columns)
     corrected = in_row_order(corrected, "corrected", scores)
-    after = np.asarray(
-        read_scores(corrected, "corrected", columns if is_frame(corrected) else None)
-    )
+    of_frame = columns if is_frame(corrected) else None
+    after = np.asarray(read_scores(corrected, "corrected", of_frame))
     if after.shape != rows.shape:
         expected = f"the shape of scores, {rows.shape}"
         raise InputError.at("corrected", expected, after.shape, "pass a correction of these scores")

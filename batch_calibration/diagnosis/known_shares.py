@@ -127,13 +127,9 @@ def read_ranges(
             most, least = 1 - (low.sum() - low), 1 - (high.sum() - high)
             return np.stack([np.maximum(low, least), np.minimum(high, most)], axis=1)
     first = "a range of the first label, " if k == 2 else ""
-    raise InputError.at(
-        where,
-        f"{BALANCED!r} or 'balanced:12' (points), {first}or a range for each of {k} labels: within "
-        "0 to 1, its lower end first, and the ranges hold shares that sum to 1",
-        shown(share),
-        "correct it",
-    )
+    expected = f"{BALANCED!r} or 'balanced:12' (points), {first}or a range for each of {k} labels: "
+    expected += "within 0 to 1, its lower end first, and the ranges hold shares that sum to 1"
+    raise InputError.at(where, expected, shown(share), "correct it")
 
 
 def _hold_shares(low: np.ndarray, high: np.ndarray) -> bool:

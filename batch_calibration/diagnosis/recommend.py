@@ -24,24 +24,9 @@ from batch_calibration.calibration import shares as estimates
 from batch_calibration.calibration.base import label_normalized
 from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
 from batch_calibration.calibration.shift import Shift
+from batch_calibration.diagnosis import advice as advising
 from batch_calibration.diagnosis import labeling
-from batch_calibration.diagnosis.advice import (
-    EQUAL,
-    ESTIMATED,
-    LABELED,
-    LEAVE,
-    MATCH,
-    POOLED,
-    STATED,
-    UNCHANGED,
-    UNKNOWN,
-    Advice,
-    Options,
-    Signals,
-    expect,
-    expect_from_rows,
-    list_shares,
-)
+from batch_calibration.diagnosis.advice import LEAVE, MATCH, UNCHANGED, UNKNOWN, Advice, Options
 from batch_calibration.diagnosis.diagnose import are_grades, check_names, pair_error
 from batch_calibration.diagnosis.known_shares import Known, Share, know_roughly, know_shares
 from batch_calibration.errors import InputError, call, shown
@@ -195,7 +180,7 @@ MORE = (
 
 
 @usual_jax
-def signals(scores: ArrayLike) -> Signals:
+def signals(scores: ArrayLike) -> advising.Signals:
     """Measures unlabeled scores [n, k], in nats.
 
     >>> shown = signals(10 * [[-1.0, -3.0], [-2.0, -2.5]])
@@ -204,13 +189,10 @@ def signals(scores: ArrayLike) -> Signals:
     """
     rows = np.asarray(scores, np.float64)
     mean = rows.mean(axis=0)
-    return Signals(
-        len(rows),
-        float(np.ptp(mean)),
-        pair_error(rows, int(mean.argmax()), int(mean.argmin())),
-        float(run.jit_quickly(_information)(run.pad_rows(Evidence(rows)))),
-        labeling.label_error(labeling.corrected_probs(rows)),
-    )
+    error = pair_error(rows, int(mean.argmax()), int(mean.argmin()))
+    known = float(run.jit_quickly(_information)(run.pad_rows(Evidence(rows))))
+    label_error = labeling.label_error(labeling.corrected_probs(rows))
+    return advising.Signals(len(rows), float(np.ptp(mean)), error, known, label_error)
 
 
 def _information(block: Evidence) -> Scalar:
@@ -303,12 +285,10 @@ def recommend(
         expected = "the rows of one prompt at a time, [n, k]"
         raise InputError.at("scores", expected, f"shape {rows.shape}")
     if (labeled is None) != (labels is None) or (labeled is None and probe is not None):
-        raise InputError.at(
-            "recommend",
-            "labeled=[m, k] and labels=[m] together, and probe= only with them, "
-            "because the labeled rows measure it",
-            remedy="give the missing argument, or leave all of them out",
-        )
+        expected = "labeled=[m, k] and labels=[m] together, and probe= only with them, "
+        expected += "because the labeled rows measure it"
+        remedy = "give the missing argument, or leave all of them out"
+        raise InputError.at("recommend", expected, remedy=remedy)
     given = {"target_prior": target_prior, "share": share, "counts": counts}
     if len(named := [name for name, one in given.items() if one is not None]) > 1:
         expected = "one of target_prior=, share= and counts="
@@ -403,13 +383,17 @@ def advise(
             "grades differ without any bias, because a middle grade is never far from right."
         )
         options = Options(share_error=error)
-        return make(options=options, source=EQUAL, reason=_sentences(why, more), expected=UNKNOWN)
+        return make(
+            options=options, source=advising.EQUAL, reason=_sentences(why, more), expected=UNKNOWN
+        )
     if shares is None:
         shares = implied_shares(rows, likely_bias(rows))
     is_pooled = contexts > 1
-    source, where = (POOLED, f"{contexts} contexts") if is_pooled else (ESTIMATED, "these scores")
+    source, where = advising.ESTIMATED, "these scores"
+    if is_pooled:
+        source, where = advising.POOLED, f"{contexts} contexts"
     options = Options(target_prior=shares)
-    expected = expect(rows, follow_rows(rows, MATCH, options), source)
+    expected = advising.expect(rows, follow_rows(rows, MATCH, options), source)
     high, listed = int(rows.mean(axis=0).argmax()), _list(names, shares)
     favors = f"{'these scores' if is_pooled else 'they'} favor {names[high]!r} by "
     favors += f"{seen.preference:.2f} ± {seen.error:.2f} nats"
@@ -430,7 +414,7 @@ def _match_known(
     shares: tuple[float, ...] | None, method: str, *, is_nats: bool,
 ) -> Advice:  # fmt: skip
     """Recommends known shares, or shares near them that several contexts have estimated."""
-    advice, source = leave(()), EQUAL if known.shares is None else STATED
+    advice, source = leave(()), advising.EQUAL if known.shares is None else advising.STATED
     names, options = advice.label_names, Options(known.options)
     if method == OF_COSINES:
         options.pop("share_error", None)
@@ -438,10 +422,10 @@ def _match_known(
     if known.error:
         named = f"shares within about {100 * known.error:.0f} points of {named}"
     if shares is not None:
-        source, options = POOLED, Options(target_prior=shares)
+        source, options = advising.POOLED, Options(target_prior=shares)
         named = f"shares near {named}, {_list(names, shares)}"
     corrected = follow_rows(rows, method, options)
-    expected = expect(rows, corrected, source) if is_nats else UNKNOWN
+    expected = advising.expect(rows, corrected, source) if is_nats else UNKNOWN
     wanted = known.shares or np.full(len(names), 1 / len(names))
     away, before = (_distance(scores, wanted) for scores in (corrected, rows))
     if away > before + FARTHER:
@@ -463,7 +447,7 @@ def _distance(scores: np.ndarray, shares: Sequence[float] | np.ndarray) -> float
 
 
 def _list(names: Sequence[str], shares: Sequence[float]) -> str:
-    return list_shares(dict(zip(names, shares, strict=True)))
+    return advising.list_shares(dict(zip(names, shares, strict=True)))
 
 
 @usual_jax
@@ -496,9 +480,9 @@ def move_by_counts(advice: Advice, rows: np.ndarray, counts: np.ndarray) -> Advi
     shares = tuple(map(float, np.asarray(moved)))
     options = Options(target_prior=shares)
     why = f"Match the shares {_list(names, shares)}, by {counts.sum():,.0f} counted labels."
-    expected = expect(rows, follow_rows(rows, MATCH, options), STATED)
+    expected = advising.expect(rows, follow_rows(rows, MATCH, options), advising.STATED)
     return advice._replace(
-        method=MATCH, options=options, source=LABELED, expected=expected, if_balanced=None,
+        method=MATCH, options=options, source=advising.LABELED, expected=expected, if_balanced=None,
         reason=_sentences(why, expected.sentence()),
     )  # fmt: skip
 
@@ -536,14 +520,14 @@ def advise_by_labels(
     default, options = WITH_LABELS, Options()
     if validation.look_like_cosines(rows):
         default, options = advice.method, advice.options
-    elif cosines or advice.source == EQUAL:
+    elif cosines or advice.source == advising.EQUAL:
         default, options = MOVED, advice.balanced.options
-    elif advice.source in (STATED, POOLED):
+    elif advice.source in (advising.STATED, advising.POOLED):
         default, options = MOVED, advice.options
     choice = choose_by_labels(blocks, default, options)
     measured = {name: accuracy_of(hits) for name, hits in choice.hits.items()}
     gain = gain_of(choice.hits[LEAVE], choice.held_out)
-    expected = expect_from_rows(gain, choice.hits[LEAVE], choice.held_out)
+    expected = advising.expect_from_rows(gain, choice.hits[LEAVE], choice.held_out)
     accuracy = accuracy_of(choice.held_out)
     on_rows = (
         f"In nested cross-validation of this choice, {accuracy} % of the {count:,} labeled rows "
@@ -559,7 +543,7 @@ def advise_by_labels(
         if isinstance(corrected.state, Shift):
             bias = (rows - np.asarray(corrected.scores))[0]
             shares = implied_shares(rows, bias)
-            method, options, source = MATCH, Options(target_prior=shares), LABELED
+            method, options, source = MATCH, Options(target_prior=shares), advising.LABELED
             listed = _list(advice.label_names, shares)
             advised = f"Match the shares {listed}, learned by {choice.method}"
     if is_loss:
@@ -597,7 +581,7 @@ class Together(NamedTuple):
     def __str__(self) -> str:
         lines = [*dict.fromkeys(map(str, self.contexts))]
         if self.shares:
-            listed = list_shares(self.shares)
+            listed = advising.list_shares(self.shares)
             lines.append(f"Label shares, estimated from all contexts together: {listed}.")
         return "\n".join(lines)
 
@@ -714,16 +698,14 @@ def recommend_together(
         names = names or check_names(label_names, columns, rows.shape[-1])
         first = tables[0].blocks["test"].log_probs.shape if tables else rows.shape
         if rows.ndim != 2 or rows.shape[-1] != len(names) or (same_rows and rows.shape != first):
-            raise InputError.at(
-                where,
-                f"scores [n, {len(names)}] of one context" + same_rows * f" and n = {first[0]}",
-                f"shape {rows.shape}",
-                "give the rows of one context at a time, all of one task",
-            )
+            expected = f"scores [n, {len(names)}] of one context"
+            expected += same_rows * f" and n = {first[0]}"
+            remedy = "give the rows of one context at a time, all of one task"
+            raise InputError.at(where, expected, f"shape {rows.shape}", remedy)
         digest = "same" if same_rows else str(place)
         tables.append(ScoreTable({"rows": digest}, names, {"test": make_block(rows)}))
     known = None if share is None else know_roughly(share, len(names), names)
     count = len(tables)
     advice = recommend_tables(tables, ["one task"] * count, [known] * count)
-    pooled = [one.shares or {} for one in advice if one.source == POOLED]
+    pooled = [one.shares or {} for one in advice if one.source == advising.POOLED]
     return Together(tuple(advice), pooled[0] if pooled else {})

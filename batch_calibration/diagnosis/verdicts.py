@@ -90,9 +90,10 @@ def judge_context(
         other = np.asarray(follow(table, advice.balanced).scores)
     diagnosis = diagnose_table(table, corrected, name_of(advice))
     shares = np.bincount(other.argmax(axis=-1), minlength=len(table.label_names)) / len(scores)
+    verdict = Verdict(name, task, advice, diagnosis, None, None, None, shares, table.id)
     is_labeled = labels >= 0
     if not is_labeled.any():
-        return Verdict(name, task, advice, diagnosis, None, None, None, shares, table.id)
+        return verdict
     gold = labels[is_labeled]
 
     def gains(rows: np.ndarray) -> np.ndarray:
@@ -100,8 +101,7 @@ def judge_context(
         return np.asarray(is_right.astype(float) - was_right)
 
     by_bc = gains(follow_rows(scores, "bc", {})) if by_bc is None else by_bc
-    return Verdict(name, task, advice, diagnosis, gains(corrected), gains(other), by_bc, shares,
-                   table.id)  # fmt: skip
+    return verdict._replace(gains=gains(corrected), balanced=gains(other), by_bc=by_bc)
 
 
 def name_of(advice: Advice) -> str:

@@ -11,7 +11,6 @@ from batch_calibration.methods.fitting import make_calibrator as make_calibrator
 from batch_calibration.methods.fitting import over_contexts as over_contexts
 from batch_calibration.methods.label_order import ask_about_order as ask_about_order
 from batch_calibration.methods.label_order import warn_about_order as warn_about_order
-from batch_calibration.methods.options import check_chosen as check_chosen
 from batch_calibration.methods.options import read_options as read_options
 from batch_calibration.methods.run import correct_context as correct_context
 from batch_calibration.methods.run import correct_labeled as correct_labeled
@@ -20,7 +19,6 @@ from batch_calibration.methods.run import run_methods as run_methods
 from batch_calibration.methods.table import ALL as ALL
 from batch_calibration.methods.table import METHODS as METHODS
 from batch_calibration.methods.table import SHELF as SHELF
-from batch_calibration.methods.table import Group as Group
 from batch_calibration.methods.table import Method as Method
 from batch_calibration.methods.table import Options as Options
 from batch_calibration.methods.table import get_method as get_method

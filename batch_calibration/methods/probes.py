@@ -56,52 +56,37 @@ class Probe(NamedTuple):
         return bool(self.labeled)
 
 
+_TEXTS = "N/A, the empty string and [MASK] in place of the"
 NONE = Probe("none", (), 0, "nothing: the scores stay as they are")
-CONTENT_FREE = Probe(
-    "content-free", ("cc",), 3, "N/A, the empty string and [MASK] in place of the input"
-)
+CONTENT_FREE = Probe("content-free", ("cc",), 3, f"{_TEXTS} input")
 RANDOM_WORDS = Probe(
     "random words", ("dc",), 20, "20 texts of random in-domain words, of mean length"
 )
 CONTENT_FREE_ORIGINAL = Probe(
-    "content-free, as published", ("cc_original",), 3,
-    "N/A, the empty string and [MASK] in place of the whole input",
-)  # fmt: skip
-RANDOM_WORDS_ORIGINAL = Probe(
-    "random words, as published", ("dc_original",), 20,
-    "20 texts of random words, lower-cased, of the whole input",
-)  # fmt: skip
-DOMAIN_PREMISE = Probe(
-    "domain premise", ("pmi",), 1, "the prompt without its input and without demonstrations",
-    aligned=True,  # one premise, or one for each test row
-)  # fmt: skip
-LEFT_OUT = Probe(
-    "demonstrations left out", ("looc",), 0,
-    # The gold labels of demonstrations are known.
-    "each demonstration, taken out of the context and asked as the input", ("looc",),
-)  # fmt: skip
-PERMUTED_OPTIONS = Probe(
-    "permuted options", ("permutations",), 0,
-    "5 % of the test rows, their options reordered so that each appears once in each place",
-    in_each_place=True,
-)  # fmt: skip
-OPTION_ORDERS = Probe(
-    "orders of options", ("permutations",), 0,
-    "every test row with its options in several orders, the row's own order first", in_orders=True,
-)  # fmt: skip
+    "content-free, as published", ("cc_original",), 3, f"{_TEXTS} whole input"
+)
+_WORDS = "20 texts of random words, lower-cased, of the whole input"
+RANDOM_WORDS_ORIGINAL = Probe("random words, as published", ("dc_original",), 20, _WORDS)
+_PREMISE = "the prompt without its input and without demonstrations"
+# One premise, or one for each test row.
+DOMAIN_PREMISE = Probe("domain premise", ("pmi",), 1, _PREMISE, aligned=True)
+_ASKED = "each demonstration, taken out of the context and asked as the input"
+# The gold labels of demonstrations are known.
+LEFT_OUT = Probe("demonstrations left out", ("looc",), 0, _ASKED, ("looc",))
+_PERMUTED = "5 % of the test rows, their options reordered so that each appears once in each place"
+PERMUTED_OPTIONS = Probe("permuted options", ("permutations",), 0, _PERMUTED, in_each_place=True)
+_ORDERED = "every test row with its options in several orders, the row's own order first"
+OPTION_ORDERS = Probe("orders of options", ("permutations",), 0, _ORDERED, in_orders=True)
 BATCH = Probe("batch", ("test",), 0, "the test batch itself, unlabeled")
-CONTEXTS = Probe(
-    "contexts of the task", ("test",), 0,
-    "the test batch, unlabeled, under all prompts and models of the task",
-)  # fmt: skip
-BATCH_AND_LABELED = Probe(
-    "batch and labeled set", ("test", "labeled"), 0,
-    "the test batch and a labeled set", ("labeled",),
-)  # fmt: skip
+_OF_TASK = "the test batch, unlabeled, under all prompts and models of the task"
+CONTEXTS = Probe("contexts of the task", ("test",), 0, _OF_TASK)
+_WITH_LABELS = ("labeled",)
+_BATCH_TOO = "the test batch and a labeled set"
+BATCH_AND_LABELED = Probe("batch and labeled set", ("test", "labeled"), 0, _BATCH_TOO, _WITH_LABELS)
+_TEXTS_TOO = f"{_TEXTS} input, and a labeled set"
 CONTENT_FREE_AND_LABELED = Probe(
-    "content-free and labeled set", ("cc", "labeled"), 3,
-    "N/A, the empty string and [MASK] in place of the input, and a labeled set", ("labeled",),
-)  # fmt: skip
-LABELED = Probe("labeled set", ("labeled",), 0, "a labeled set", ("labeled",))
+    "content-free and labeled set", ("cc", "labeled"), 3, _TEXTS_TOO, _WITH_LABELS
+)
+LABELED = Probe("labeled set", ("labeled",), 0, "a labeled set", _WITH_LABELS)
 # It reads the same block as BATCH, but here the order of the rows matters.
 STREAM = Probe("stream", ("test",), 0, "mini-batches of the test rows as they come")

@@ -5,33 +5,20 @@ from functools import cache, partial, wraps
 from typing import Literal, NamedTuple
 
 from batch_calibration.arrays.alignment import in_label_order
+from batch_calibration.calibration import order_average as orders
+from batch_calibration.calibration import shift as shifts
 from batch_calibration.calibration.base import Calibrator, reads_arrays
 from batch_calibration.calibration.empirical_bayes import LABELED_WEIGHT, empirical_bayes
 from batch_calibration.calibration.learned_shift import balanced_shift, learned_shift
 from batch_calibration.calibration.leave_one_out import leave_one_out
 from batch_calibration.calibration.linc import linc
 from batch_calibration.calibration.matching import otter, prior_matching
-from batch_calibration.calibration.order_average import (
-    option_prior,
-    order_average,
-    order_average_bc,
-    order_average_prior,
-)
 from batch_calibration.calibration.pooled_shares import Pooled, pool_shares, pooled_shares
 from batch_calibration.calibration.premise_shift import premise_shift
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
 from batch_calibration.calibration.scaling import scaling
 from batch_calibration.calibration.shares import bbse, prior_counted, prior_moved, sld_em
-from batch_calibration.calibration.shift import (
-    log_mean_label_prob,
-    log_mean_prob,
-    mean_log_prob,
-    no_shift,
-    prob_shift,
-    shift,
-    shrunk_shift,
-)
 from batch_calibration.errors import refuse_unknown
 from batch_calibration.methods import probes
 
@@ -137,7 +124,8 @@ _ORDERS = "Zheng et al. 2024, arXiv:2309.03882"
 
 _SCALING = "after Guo et al. 2017, arXiv:1706.04599, sec. 4.2: a penalty pulls toward BC"
 
-_mean_shift = partial(shift, estimate=mean_log_prob)  # CC, DC and BC differ only in their probes
+# CC, DC and BC differ only in their probes.
+_mean_shift = partial(shifts.shift, estimate=shifts.mean_log_prob)
 
 _variant = partial(Method, group="variant")
 _unlabeled = partial(Method, group="unlabeled")
@@ -146,7 +134,7 @@ _labeled = partial(Method, group="labeled")
 # fmt: off
 METHODS: dict[str, Method] = {
     # The paper's comparison.
-    "icl": Method(probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165"),
+    "icl": Method(probes.NONE, shifts.no_shift, "Brown et al. 2020, arXiv:2005.14165"),
     "cc": Method(
         probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, {_APPENDIX}", keeps_bias=True
     ),
@@ -173,19 +161,19 @@ METHODS: dict[str, Method] = {
     ),
     # Published variants of its methods.
     "cc_original": _variant(
-        probes.CONTENT_FREE_ORIGINAL, partial(shift, estimate=log_mean_prob),
+        probes.CONTENT_FREE_ORIGINAL, partial(shifts.shift, estimate=shifts.log_mean_prob),
         "code of Zhao et al. 2021, arXiv:2102.09690", needs_log_probs=True
     ),
     "dc_original": _variant(
-        probes.RANDOM_WORDS_ORIGINAL, partial(shift, estimate=log_mean_prob),
+        probes.RANDOM_WORDS_ORIGINAL, partial(shifts.shift, estimate=shifts.log_mean_prob),
         "code of Fei et al. 2023, arXiv:2305.19148", needs_log_probs=True
     ),
     "bc_mean_prob": _variant(
-        probes.BATCH, partial(shift, estimate=log_mean_label_prob),
+        probes.BATCH, partial(shifts.shift, estimate=shifts.log_mean_label_prob),
         "Estienne et al. 2023, arXiv:2307.06713 (UCPA): p / mean p"
     ),
     "bc_prob_shift": _variant(
-        probes.BATCH, prob_shift,
+        probes.BATCH, shifts.prob_shift,
         "after Cho and Inoue 2025, arXiv:2501.15708 (StaICC), p - mean p: the mean is of all rows, "
         "not of each 128 in turn"
     ),
@@ -200,7 +188,7 @@ METHODS: dict[str, Method] = {
     ),
     # Beyond the paper: corrections that need no labels, and two that learn shares from labels.
     "bc_shrunk": _unlabeled(
-        probes.BATCH, shrunk_shift,
+        probes.BATCH, shifts.shrunk_shift,
         "BC's bias by James and Stein 1961, positive part",
         keeps_bias=True, over_probe_sizes=True
     ),
@@ -256,22 +244,23 @@ METHODS: dict[str, Method] = {
         in_order=True
     ),
     "looc": _unlabeled(
-        probes.LEFT_OUT, partial(balanced_shift, estimate=log_mean_label_prob),
+        probes.LEFT_OUT, partial(balanced_shift, estimate=shifts.log_mean_label_prob),
         "Reif and Schwartz 2024, arXiv:2405.02743"
     ),
     "pride": _unlabeled(
-        probes.PERMUTED_OPTIONS, partial(shift, estimate=option_prior), _ORDERS, in_order=True
+        probes.PERMUTED_OPTIONS, partial(shifts.shift, estimate=orders.option_prior), _ORDERS,
+        in_order=True
     ),
     # Row i is corrected by the orders of its own options.
     "order_average": _unlabeled(
-        probes.OPTION_ORDERS, order_average, f"after {_ORDERS}: means of log-probabilities",
+        probes.OPTION_ORDERS, orders.order_average, f"after {_ORDERS}: means of log-probabilities",
         in_order=True
     ),
     "order_average_bc": _unlabeled(
-        probes.OPTION_ORDERS, order_average_bc, "order_average, then bc", in_order=True
+        probes.OPTION_ORDERS, orders.order_average_bc, "order_average, then bc", in_order=True
     ),
     "order_average_prior": _unlabeled(
-        probes.OPTION_ORDERS, order_average_prior, "order_average, then prior_matching",
+        probes.OPTION_ORDERS, orders.order_average_prior, "order_average, then prior_matching",
         in_order=True
     ),
     # Maps fitted to labeled rows.

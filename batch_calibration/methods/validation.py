@@ -160,11 +160,9 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
 def check_floor(floor: float) -> None:
     """Raises InputError unless the floor, in nats, is a finite number below 0."""
     if _shape(floor) != () or not -LARGEST <= floor < 0:  # () is the shape of one number
-        raise InputError(
-            where="floor", expected="a finite number of nats below 0", got=repr(floor),
-            remedy="give the lowest log-probability that matters, such as floor=-100.0, not "
-                f"below {-LARGEST:g}",
-        )  # fmt: skip
+        remedy = "give the lowest log-probability that matters, such as floor=-100.0, not below "
+        remedy += f"{-LARGEST:g}"
+        raise InputError.at("floor", "a finite number of nats below 0", repr(floor), remedy)
 
 
 # Annotation of an option -> a check of its value, and the expected kind in words.

@@ -1,42 +1,36 @@
 """Metrics, their confidence intervals, and decision boundaries."""
 
-from batch_calibration.calibration.base import predict
-from batch_calibration.calibration.objective import accuracy, balanced_accuracy, macro_f1
-from batch_calibration.metrics.boundary import decision_margin
+from batch_calibration.calibration.base import predict as predict
+from batch_calibration.calibration.objective import accuracy as accuracy
+from batch_calibration.calibration.objective import balanced_accuracy as balanced_accuracy
+from batch_calibration.calibration.objective import macro_f1 as macro_f1
+from batch_calibration.metrics.boundary import decision_margin as decision_margin
+from batch_calibration.metrics.intervals import OF_ACCURACY as OF_ACCURACY
+from batch_calibration.metrics.intervals import OF_GAIN as OF_GAIN
+from batch_calibration.metrics.intervals import Estimate as Estimate
+from batch_calibration.metrics.intervals import accuracy_interval as accuracy_interval
+from batch_calibration.metrics.intervals import accuracy_of as accuracy_of
 from batch_calibration.metrics.intervals import (
-    OF_ACCURACY,
-    OF_GAIN,
-    Estimate,
-    accuracy_interval,
-    accuracy_of,
-    balanced_accuracy_interval,
-    bootstrap_interval,
-    deviation,
-    gain_interval,
-    gain_of,
-    mean_recall_interval,
-    over_rows,
-    over_tasks,
+    balanced_accuracy_interval as balanced_accuracy_interval,
 )
-from batch_calibration.metrics.reliability import Reliability, measure_reliability
-from batch_calibration.metrics.selective import aurc, coverage_at_5, order_flip_rate
-from batch_calibration.metrics.table import (
-    bias_score,
-    brier,
-    ece,
-    measure,
-    nll,
-    rsd,
-    summary,
-    total_variation,
-    with_intervals,
-)
-
-__all__ = [
-    "OF_ACCURACY", "OF_GAIN", "Estimate", "Reliability", "accuracy", "accuracy_interval",
-    "accuracy_of", "aurc", "balanced_accuracy", "balanced_accuracy_interval", "bias_score",
-    "bootstrap_interval", "brier", "coverage_at_5", "decision_margin", "deviation", "ece",
-    "gain_interval", "gain_of", "macro_f1", "mean_recall_interval", "measure",
-    "measure_reliability", "nll", "order_flip_rate", "over_rows", "over_tasks", "predict", "rsd",
-    "summary", "total_variation", "with_intervals",
-]  # fmt: skip
+from batch_calibration.metrics.intervals import bootstrap_interval as bootstrap_interval
+from batch_calibration.metrics.intervals import deviation as deviation
+from batch_calibration.metrics.intervals import gain_interval as gain_interval
+from batch_calibration.metrics.intervals import gain_of as gain_of
+from batch_calibration.metrics.intervals import mean_recall_interval as mean_recall_interval
+from batch_calibration.metrics.intervals import over_rows as over_rows
+from batch_calibration.metrics.intervals import over_tasks as over_tasks
+from batch_calibration.metrics.reliability import Reliability as Reliability
+from batch_calibration.metrics.reliability import measure_reliability as measure_reliability
+from batch_calibration.metrics.selective import aurc as aurc
+from batch_calibration.metrics.selective import coverage_at_5 as coverage_at_5
+from batch_calibration.metrics.selective import order_flip_rate as order_flip_rate
+from batch_calibration.metrics.table import bias_score as bias_score
+from batch_calibration.metrics.table import brier as brier
+from batch_calibration.metrics.table import ece as ece
+from batch_calibration.metrics.table import measure as measure
+from batch_calibration.metrics.table import nll as nll
+from batch_calibration.metrics.table import rsd as rsd
+from batch_calibration.metrics.table import summary as summary
+from batch_calibration.metrics.table import total_variation as total_variation
+from batch_calibration.metrics.table import with_intervals as with_intervals

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri, stdtrit
 
 from batch_calibration.arrays import numbers
 from batch_calibration.calibration.objective import known_weight, recall_per_label
@@ -20,6 +21,8 @@ Metric = Callable[..., jax.Array]
 OF_GAIN = (-1.0, 1.0)
 OF_ACCURACY = (0.0, 0.0, 1.0, 1.0)
 """Pseudo-rows that `over_rows` appends for gains and for accuracies (Agresti-Coull)."""
+TAIL = 0.975
+"""The quantile at the upper end of a 95 % interval."""
 
 
 class Estimate(NamedTuple):
@@ -123,9 +126,9 @@ def _bootstrap(
 
 @numbers.usual_jax
 def accuracy_interval(
-    share: float | np.ndarray, rows: int | np.ndarray, *, level: float = 0.95
+    share: float | np.ndarray, rows: int | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the confidence interval of an accuracy by Agresti and Coull.
+    """Computes the 95 % confidence interval of an accuracy by Agresti and Coull.
 
     With two right and two wrong pseudo-rows, m = (n share + 2) / (n + 4), the interval is
     m -+ z sqrt(m (1 - m) / (n + 4)), where z is the normal quantile (Agresti and Coull 1998, The
@@ -136,29 +139,22 @@ def accuracy_interval(
     Args:
         share: the accuracy, of any shape.
         rows: n, the number of labeled rows.
-        level: the confidence level.
 
     >>> [round(float(end), 3) for end in accuracy_interval(0.5, 100)]
     [0.404, 0.596]
     """
-    from scipy.special import ndtri
-
     rows_added = len(OF_ACCURACY)
     n = np.asarray(rows, np.float64) + rows_added
     middle = (np.asarray(share, np.float64) * (n - rows_added) + sum(OF_ACCURACY)) / n
-    reach = ndtri(0.5 + level / 2) * np.sqrt(middle * (1 - middle) / n)
+    reach = ndtri(TAIL) * np.sqrt(middle * (1 - middle) / n)
     return np.maximum(middle - reach, 0.0), np.minimum(middle + reach, 1.0)
 
 
 @numbers.usual_jax
 def gain_interval(
-    won: float | np.ndarray,
-    lost: float | np.ndarray,
-    rows: int | np.ndarray,
-    *,
-    level: float = 0.95,
+    won: float | np.ndarray, lost: float | np.ndarray, rows: int | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the confidence interval of the difference of two accuracies on the same rows.
+    """Computes the 95 % confidence interval of the difference of two accuracies on the same rows.
 
     With one pseudo-row of each kind, p = (won + 1) / (n + 2) and q = (lost + 1) / (n + 2), it is
     p - q -+ z sqrt((p + q - (p - q)^2) / (n + 2)), where z is the normal quantile (Bonett and Price
@@ -171,7 +167,6 @@ def gain_interval(
         won: the number of rows that turn from wrong to right, of any shape.
         lost: the number of rows that turn from right to wrong.
         rows: n, the number of labeled rows.
-        level: the confidence level.
 
     Returns:
         The lower and the upper end, in shares of the rows.
@@ -179,11 +174,9 @@ def gain_interval(
     >>> [round(float(end), 3) for end in gain_interval(26, 4, 48)]
     [0.255, 0.625]
     """
-    from scipy.special import ndtri
-
     n = np.asarray(rows, np.float64) + 2  # one pseudo-row of each kind
     p, q = (np.asarray(won, np.float64) + 1) / n, (np.asarray(lost, np.float64) + 1) / n
-    reach = ndtri(0.5 + level / 2) * np.sqrt((p + q - (p - q) ** 2) / n)
+    reach = ndtri(TAIL) * np.sqrt((p + q - (p - q) ** 2) / n)
     return np.maximum(p - q - reach, -1.0), np.minimum(p - q + reach, 1.0)
 
 
@@ -210,7 +203,7 @@ def gain_of(before: np.ndarray, after: np.ndarray) -> Estimate:
     return Estimate((won - lost) / n, float(low), float(high))
 
 
-def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.95) -> Estimate:
+def over_rows(outcomes: ArrayLike, added: Sequence[float]) -> Estimate:
     """Estimates the mean over s draws of demonstrations that are tested on the same n rows.
 
     The half-width of the interval is the root of a sum of two squares. The first term is the error
@@ -226,16 +219,11 @@ def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.9
         added: pseudo-rows, so that a few rows that agree by chance do not look certain. For one
             draw `OF_GAIN` gives the interval of `gain_interval`, and `OF_ACCURACY` the interval of
             Agresti and Coull (1998, The American Statistician 52(2)).
-        level: the confidence level.
 
     >>> over_rows([[1, 0, 0, -1]], OF_GAIN).points
     '+0.0 [-65.3, +65.3]'
     """
-    from scipy.special import ndtri, stdtrit
-
-    # [s, n]
-    draws = np.asarray(outcomes, np.float64)
-    tail = 0.5 + level / 2
+    draws = np.asarray(outcomes, np.float64)  # [s, n]
     s, n = draws.shape
     draw_means = draws.mean(axis=1, keepdims=True)
     rows = np.concatenate([draws.mean(axis=0), added])  # [n + rows added]
@@ -245,8 +233,8 @@ def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.9
     if s > 1:
         residual = draws - draw_means - draws.mean(axis=0) + draws.mean()
         variance -= float((residual**2).sum() / ((s - 1) * max(n - 1, 1)) / (s * n))
-        drawn = float(stdtrit(s - 1, tail) * deviation(draw_means[:, 0]) / np.sqrt(s))
-    reach = float(np.hypot(ndtri(tail) * np.sqrt(max(variance, 0.0)), drawn))
+        drawn = reach_of_mean(draw_means[:, 0])
+    reach = float(np.hypot(ndtri(TAIL) * np.sqrt(max(variance, 0.0)), drawn))
     middle = float(rows.mean())
     # The pseudo-rows lie at the ends of the metric's range.
     low, high = max(middle - reach, min(added)), min(middle + reach, max(added))
@@ -270,17 +258,20 @@ def over_tasks(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(mean, mean - down, mean + up)
 
 
-def over_units(values: Sequence[float], *, level: float = 0.95) -> Estimate:
+def reach_of_mean(samples: np.ndarray) -> float:
+    """Computes the half-width of Student's t interval of a mean, t sd / sqrt(n); n > 1."""
+    n = len(samples)
+    return float(stdtrit(n - 1, TAIL) * deviation(samples) / np.sqrt(n))
+
+
+def over_units(values: Sequence[float]) -> Estimate:
     """Estimates the mean of units such as models, with Student's t interval over the units.
 
     >>> over_units([0.01, 0.02, 0.03]).points
     '+2.0 [-0.5, +4.5]'
     """
-    from scipy.special import stdtrit
-
     units = np.asarray(values, np.float64)
-    tail, n = 0.5 + level / 2, len(units)
-    reach = float(stdtrit(n - 1, tail) * deviation(units) / np.sqrt(n)) if n > 1 else np.inf
+    reach = reach_of_mean(units) if len(units) > 1 else np.inf
     mean = float(units.mean())
     return Estimate(mean, mean - reach, mean + reach)
 
@@ -293,9 +284,8 @@ def balanced_accuracy_interval(
     *,
     key: int | Key = 0,
     draws: int = 10_000,
-    level: float = 0.95,
 ) -> tuple[float, float]:
-    """Computes the percentile interval of balanced accuracy by a bootstrap stratified by label.
+    """Computes the 95 % interval of balanced accuracy by a bootstrap stratified by label.
 
     Each label's rows are resampled separately, so that every label is in every draw. The number of
     right rows among a label's n rows is Binomial(n, recall), and is drawn directly.
@@ -306,7 +296,6 @@ def balanced_accuracy_interval(
         weight: [n]; 0 means absent, 1 present.
         key: an int seed or a `jax.random` key.
         draws: the number of bootstrap draws.
-        level: the confidence level.
 
     >>> balanced_accuracy_interval([0, 0, 1, 0], [0, 0, 1, 1])
     (0.5, 1.0)
@@ -319,16 +308,11 @@ def balanced_accuracy_interval(
         return 0.0, 0.0
     random = np.random.default_rng(np.asarray(jax.random.key_data(numbers.check_key(key))))
     share = np.clip(recall[occurs].astype(np.float64), 0.0, 1.0)
-    return mean_recall_interval(share, counts, random, draws=draws, level=level)
+    return mean_recall_interval(share, counts, random, draws=draws)
 
 
 def mean_recall_interval(
-    recall: np.ndarray,
-    counts: np.ndarray,
-    random: np.random.Generator,
-    *,
-    draws: int = 10_000,
-    level: float = 0.95,
+    recall: np.ndarray, counts: np.ndarray, random: np.random.Generator, *, draws: int = 10_000
 ) -> tuple[float, float]:
     """Computes `balanced_accuracy_interval` from each label's recall [k] and number of rows [k].
 
@@ -336,15 +320,14 @@ def mean_recall_interval(
     (0.5, 1.0)
     """
     right = random.binomial(counts, recall, (draws, len(counts)))  # [draws, k]
-    tail = (1.0 - level) / 2.0
-    low, high = np.quantile((right / counts).mean(axis=1), (tail, 1.0 - tail))
+    low, high = np.quantile((right / counts).mean(axis=1), (1.0 - TAIL, TAIL))
     return float(low), float(high)
 
 
 MIN_PROMPTS = 3  # with fewer prompts, the change of their standard deviation is unknown
 
 
-def gain_over_prompts(outcomes: np.ndarray, *, level: float = 0.95) -> Estimate:
+def gain_over_prompts(outcomes: np.ndarray) -> Estimate:
     """Estimates the mean gain over prompts, with an interval over prompts, seeds and rows.
 
     Seeds are averaged first: ten templates with five seeds each are ten prompts. All prompts share
@@ -354,27 +337,20 @@ def gain_over_prompts(outcomes: np.ndarray, *, level: float = 0.95) -> Estimate:
 
     Args:
         outcomes: [p s n], right after the correction less right before, prompts x seeds x rows.
-        level: the confidence level.
 
     >>> gain_over_prompts(np.array([[[1.0, 0, 0, 0]], [[0, 0, 1, 1]]])).value
     0.375
     """
-    from scipy.special import stdtrit
-
-    estimate = over_rows(outcomes.mean(axis=1), OF_GAIN, level=level)
-    s = outcomes.shape[1]  # seeds
-    if s == 1:
+    estimate = over_rows(outcomes.mean(axis=1), OF_GAIN)
+    if outcomes.shape[1] == 1:  # seeds
         return estimate
-    seed_means = outcomes.mean(axis=(0, 2))
-    drawn = float(stdtrit(s - 1, 0.5 + level / 2) * deviation(seed_means) / np.sqrt(s))
+    drawn = reach_of_mean(outcomes.mean(axis=(0, 2)))
     low = estimate.value - float(np.hypot(estimate.value - estimate.low, drawn))
     high = estimate.value + float(np.hypot(estimate.high - estimate.value, drawn))
     return Estimate(estimate.value, max(low, -1.0), min(high, 1.0))
 
 
-def change_of_deviation(
-    before: np.ndarray, after: np.ndarray, *, level: float = 0.95
-) -> Estimate | None:
+def change_of_deviation(before: np.ndarray, after: np.ndarray) -> Estimate | None:
     """Estimates how a correction changes the standard deviation of accuracy over prompts.
 
     If the change is below 0, the choice of the prompt matters less after the correction. A prompt's
@@ -386,7 +362,6 @@ def change_of_deviation(
     Args:
         before: [p s n], prompts x seeds x rows, 1.0 for a right row.
         after: [p s n], the same after the correction.
-        level: the confidence level.
 
     Returns:
         The change, or None for fewer than `MIN_PROMPTS` prompts or fewer than two rows.
@@ -395,12 +370,9 @@ def change_of_deviation(
     >>> round(change_of_deviation(before, np.ones((3, 1, 4))).value, 3)
     -0.382
     """
-    from scipy.special import ndtri, stdtrit
-
     p, s, n = before.shape  # prompts, seeds, rows
     if p < MIN_PROMPTS or n < 2:
         return None
-    tail = 0.5 + level / 2
     sides = before, after
 
     def change_without(axis: int) -> np.ndarray:
@@ -421,9 +393,9 @@ def change_of_deviation(
 
     means_before, means_after = (side.mean(axis=(1, 2)) for side in sides)
     change = float(deviation(means_after) - deviation(means_before))
-    squares = stdtrit(p - 1, tail) ** 2 * (p - 1) * change_without(0).var()
-    squares += ndtri(tail) ** 2 * (n - 1) * change_without(2).var()
+    squares = stdtrit(p - 1, TAIL) ** 2 * (p - 1) * change_without(0).var()
+    squares += ndtri(TAIL) ** 2 * (n - 1) * change_without(2).var()
     if s > 1:
-        squares += stdtrit(s - 1, tail) ** 2 * (s - 1) * change_without(1).var()
+        squares += stdtrit(s - 1, TAIL) ** 2 * (s - 1) * change_without(1).var()
     reach = float(np.sqrt(squares))
     return Estimate(change, change - reach, change + reach)

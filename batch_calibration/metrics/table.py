@@ -9,17 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.arrays.numbers import reads_rows, takes_predictions
+from batch_calibration.calibration import objective
 from batch_calibration.calibration.base import favored, label_normalized
-from batch_calibration.calibration.objective import (
-    accuracy,
-    balanced_accuracy,
-    known_weight,
-    macro_f1,
-    mean_per_label,
-    one_hot,
-    present_mean,
-    recall_per_label,
-)
+from batch_calibration.calibration.objective import known_weight, one_hot, present_mean
 from batch_calibration.metrics import intervals
 from batch_calibration.metrics.selective import aurc, coverage_at_5
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
@@ -83,10 +75,10 @@ def rsd(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
     >>> rsd(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item()
     1.0
     """
-    recall, occurs = recall_per_label(scores, labels, weight)
+    recall, occurs = objective.recall_per_label(scores, labels, weight)
     weights = occurs.astype(jnp.float32)
     spread = jnp.sqrt(present_mean((recall - present_mean(recall, weights)) ** 2, weights))
-    overall = accuracy(scores, labels, weight)
+    overall = objective.accuracy(scores, labels, weight)
     return spread / jnp.where(overall > 0, overall, 1.0)
 
 
@@ -102,7 +94,7 @@ def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) 
     """
     probs = jnp.exp(label_normalized(scores))
     # Mapped over the k columns of P; `occurs` is the same for all columns.
-    per_label, occurs = jax.vmap(mean_per_label, (1, None, None, None), (1, None))(
+    per_label, occurs = jax.vmap(objective.mean_per_label, (1, None, None, None), (1, None))(
         probs, scores, labels, weight
     )
     balanced = present_mean(per_label, occurs.astype(jnp.float32)[:, None], axis=0)
@@ -126,9 +118,9 @@ def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = N
 
 
 METRICS: dict[str, intervals.Metric] = {
-    "accuracy": accuracy,
-    "balanced_accuracy": balanced_accuracy,
-    "macro_f1": macro_f1,
+    "accuracy": objective.accuracy,
+    "balanced_accuracy": objective.balanced_accuracy,
+    "macro_f1": objective.macro_f1,
     "nll": nll,
     "brier": brier,
     "ece": ece,
@@ -166,9 +158,8 @@ def with_intervals(
     low, high = intervals.accuracy_interval(metrics["accuracy"], len(right))
     extended = {**metrics, "accuracy_low": float(low), "accuracy_high": float(high)}
     if before is not None:
-        extended |= zip(
-            ("gain", "gain_low", "gain_high"), intervals.gain_of(before, right), strict=True
-        )
+        names = "gain", "gain_low", "gain_high"
+        extended |= zip(names, intervals.gain_of(before, right), strict=True)
     return extended
 
 

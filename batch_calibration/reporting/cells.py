@@ -113,17 +113,15 @@ def wins_cell(gains: Iterable[Estimate]) -> str:
 
 def spread(values: np.ndarray, digits: int = 1) -> NumberCell:
     """Formats the mean of values, and their standard deviation if there are several."""
-    if not len(values):
-        return NumberCell("-")
-    mean = f"{values.mean():.{digits}f}"
-    return NumberCell(mean if len(values) == 1 else f"{mean} ± {deviation(values):.{digits}f}")
+    return mean_cell(values.mean() if len(values) else None, values, digits)
 
 
-def mean_cell(mean: float | None, values: np.ndarray) -> NumberCell:
+def mean_cell(mean: float | None, values: np.ndarray, digits: int = 1) -> NumberCell:
     """Formats a mean, and the standard deviation of its values if there are several."""
     if mean is None:
         return NumberCell("-")
-    return NumberCell(f"{mean:.1f} ± {deviation(values):.1f}" if len(values) > 1 else f"{mean:.1f}")
+    behind = f" ± {deviation(values):.{digits}f}" if len(values) > 1 else ""
+    return NumberCell(f"{mean:.{digits}f}{behind}")
 
 
 def mark_best(

@@ -179,10 +179,8 @@ class Frame:
         for name in self.varying:
             levels, plural = self.levels(name), f"{factor_name(name).removesuffix('s')}s"
             # "3 shots" would be three demonstrations.
-            is_number = name == "shots"
-            counts.append(
-                f"shots {', '.join(levels)}" if is_number else f"{len(levels):,} {plural}"
-            )
+            listed = f"shots {', '.join(levels)}"
+            counts.append(listed if name == "shots" else f"{len(levels):,} {plural}")
         return " × ".join(counts)
 
     def levels(self, name: str) -> list[str]:

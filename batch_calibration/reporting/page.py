@@ -93,12 +93,8 @@ def make_page(
     """
     contexts = list(chain.from_iterable(card.verdicts for card in cards))
     rows = sum(verdict.diagnosis.rows for verdict in contexts)
-    counts = (
-        f"{len(contexts):,} context{'s' * (len(contexts) > 1)}, {rows:,} scored rows"
-        if contexts
-        else ""
-    )
-    subtitle = escape(", ".join(filter(None, (counts, date))))
+    counts = f"{len(contexts):,} context{'s' * (len(contexts) > 1)}, {rows:,} scored rows"
+    subtitle = escape(", ".join(filter(None, (counts * bool(contexts), date))))
     subtitle += ' (<a href="#words">what the words mean</a>)'
     lines = [f'<header><h1>{escape(title)}</h1><p class="note">{subtitle}</p></header>']
     for card in cards:
@@ -178,9 +174,9 @@ def _bars(verdicts: Sequence[Verdict]) -> str:
     more = len(rows) - MAX_BARS
     if more > 0:
         rows.sort(key=lambda row: -abs(row[1] - row[-1]))
-    colors = {
-        "answered": palette.color("icl"), f"after {method}": palette.color("bc"), "right": "none"
-    }  # fmt: skip
+    colors = {"answered": palette.color("icl"), f"after {method}": palette.color("bc")}
+    if right:
+        colors["right"] = "none"
     content = ""
     for name, *shares in rows[:MAX_BARS]:
         content += f"<p>{escape(name)}</p>"
@@ -188,8 +184,6 @@ def _bars(verdicts: Sequence[Verdict]) -> str:
             style = f"background:{color};width:calc({share:.4f} * (100% - 2.5rem))"
             content += f'<div><i style="{style}"></i>{100 * share:.0f}</div>'
     content += f"<p>{more:,} more labels are in the details.</p>" if more > 0 else ""
-    if len(rows[0]) < 4:
-        del colors["right"]
     return _picture("shares", "Share of rows in %:", colors, content)
 
 
@@ -227,13 +221,9 @@ def _dots(group: Frame) -> str:
         grid += f'<path d="M{x(tick)} 18V{y + 8}" stroke="var(--grid)"/>'
         grid += f'<text x="{x(tick)}" y="12" text-anchor="middle" class="tick">{tick}</text>'
     label = "Accuracy in %, before and after Batch Calibration"
-    colors = {
-        "as the model answers": gray,
-        "with bc": palette.color("bc"),
-        "loss": verdict_color(-1),
-    }
-    if all(after >= before for _, _, before, after in rows):
-        del colors["loss"]
+    colors = {"as the model answers": gray, "with bc": palette.color("bc")}
+    if any(after < before for _, _, before, after in rows):
+        colors["loss"] = verdict_color(-1)
     content = (
         f'<svg viewBox="0 0 {width} {y + 12}" role="img" aria-label="{label}">{grid}{marks}</svg>'
     )

@@ -325,8 +325,7 @@ def make_tables(results: Results) -> list[Table]:
 def context_table(section: str, card: Card) -> Table:
     """Makes a row for each context: gain, accuracy before and after, preference and advice."""
     are_cosines = {verdict.diagnosis.cosines for verdict in card.verdicts}
-    rows, note = cells.with_unit(
-        cells.verdict_cells(card.verdicts), cells.OVERVIEW_NOTE, are_cosines
-    )
+    found = cells.verdict_cells(card.verdicts)
+    rows, note = cells.with_unit(found, cells.OVERVIEW_NOTE, are_cosines)
     heading = "Contexts, the largest effect first"
     return Table(section, f"{section}-verdicts", heading, rows, note, unit="")

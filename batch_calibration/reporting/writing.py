@@ -14,16 +14,10 @@ from batch_calibration.files import csv_text, file_name, write_whole
 from batch_calibration.methods.options import counted_shares
 from batch_calibration.methods.run import task_of
 from batch_calibration.reporting import frame
+from batch_calibration.reporting import page as pages
 from batch_calibration.reporting.cells import latex, markdown, show_cells
 from batch_calibration.reporting.frame import Frame
 from batch_calibration.reporting.items import Drawing, Results, Table
-from batch_calibration.reporting.page import (
-    MAX_IN_TABLES,
-    Section,
-    context_tables,
-    figure_html,
-    make_page,
-)
 from batch_calibration.reporting.tables import context_table, make_tables
 from batch_calibration.reporting.words import Card
 from batch_calibration.scores import BALANCED, TRAIN_LABELS, ScoreTable
@@ -106,7 +100,6 @@ def write_report(
     verdicts: Mapping[str, Verdict] | None = None,
     *,
     runs: Sequence[Run] | None = None,
-    title: str = "",
     date: str = "",
     source: str = "",
 ) -> tuple[list[Card], list[str]]:
@@ -121,7 +114,6 @@ def write_report(
         verdicts: id of a score table -> the verdict on its context; by default each loaded table
             is judged.
         runs: runs of scoring; None leaves them out.
-        title: the title; by default the models and tasks.
         date: the date of the scores; by default that of the last run.
         source: the file or folder of the scores, for commands.
 
@@ -139,19 +131,19 @@ def write_report(
         drawings, missing = [], [*missing, WITHOUT_FIGURES]
     for drawing in drawings:
         figure = (drawing.draw_for_page or drawing.draw)()
-        drawn.setdefault(drawing.section, []).append(figure_html(drawing.slug, figure))
+        drawn.setdefault(drawing.section, []).append(pages.figure_html(drawing.slug, figure))
     sections = []
     for name, card in cards.items():
-        few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
+        few = card.verdicts if len(card.verdicts) <= pages.MAX_IN_TABLES else []
         each = [context_table(name, card)] if len(card.verdicts) > 1 else []
-        shown = [*tables.get(name, ()), *each, *chain.from_iterable(map(context_tables, few))]
+        shown = [*tables.get(name, ()), *each, *chain.from_iterable(map(pages.context_tables, few))]
         if few and (reliability := _draw_few(few)):
-            drawn.setdefault(name, []).append(figure_html(f"{name}-reliability", reliability))
-        sections.append(Section(card.heading, shown, drawn.get(name, ()), card.verdicts))
+            drawn.setdefault(name, []).append(pages.figure_html(f"{name}-reliability", reliability))
+        sections.append(pages.Section(card.heading, shown, drawn.get(name, ()), card.verdicts))
     last_run = max((run.began for run in runs or ()), default="")
-    title, date = title or name_page(results.records), date or last_run[:10]
+    title, date = name_page(results.records), date or last_run[:10]
     shown_cards = [card for card in cards.values() if card.verdicts]
-    html = make_page(
+    html = pages.make_page(
         sections, runs, cards=shown_cards, notices=missing, title=title, date=date, source=source
     )
     write_whole(page, html.encode())

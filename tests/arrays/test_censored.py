@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from batch_calibration import calibrate
 from batch_calibration.arrays import missing_scores
 from batch_calibration.arrays.missing_scores import BELOW, check_missing, fill_scores, find_missing
-from batch_calibration.diagnosis import DISTANCES, range_of_predictions
+from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from experiments.evidence import top_k
 
 GONE = (-math.inf, math.nan, -9999.0, -3e38)
@@ -98,11 +98,11 @@ def test_low_scores_are_scores(scores):
 def test_the_range_is_that_of_all_distances(case):
     scores, bound = case
     gold = np.arange(len(scores)) % scores.shape[1]
-    seen = range_of_predictions(scores, lambda rows: rows - rows.mean(axis=0), bound, labels=gold)
     picks = []
     for below in DISTANCES:
         filled = fill_scores(scores, "least", bound, below=below)[0]
         picks.append((filled - filled.mean(axis=0)).argmax(axis=1).tolist())
+    seen = prediction_range(np.array(picks), scores.shape[1], gold)
     assert seen.rows == len(scores)
     assert seen.same == sum(len(set(predictions)) == 1 for predictions in zip(*picks, strict=True))
     right = [np.mean([a == b for a, b in zip(choice, gold, strict=True)]) for choice in picks]
@@ -113,8 +113,8 @@ def test_the_range_is_that_of_all_distances(case):
 
 
 def test_a_range_without_missing_labels_is_one_point_and_without_gold_has_no_accuracy():
-    scores = np.random.default_rng(0).normal(size=(20, 3))
-    seen = range_of_predictions(scores, lambda rows: calibrate(rows), labels=np.full(20, -1))
+    picks = np.random.default_rng(0).integers(3, size=20)
+    seen = prediction_range(np.stack(2 * [picks]), 3, np.full(20, -1))
     assert seen.same == seen.rows == 20 and seen.accuracy is None
     np.testing.assert_array_equal(seen.shares[:, 0], seen.shares[:, 1])
 
@@ -160,11 +160,6 @@ def test_a_probe_with_missing_labels_is_filled_too():
 )
 def test_missing_labels_that_cannot_be_filled_are_a_sentence(scores, options, why, refuses):
     assert why in str(refuses(calibrate, scores, **options))
-
-
-def test_no_row_at_all_has_no_range(refuses):
-    error = refuses(range_of_predictions, np.full((3, 2), -np.inf), lambda rows: rows)
-    assert "no row has a score" in str(error)
 
 
 @pytest.mark.parametrize("missing", ["least", "drop", -30, "-30", -1e6])

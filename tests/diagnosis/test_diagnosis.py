@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batch_calibration import calibrate, diagnose
-from batch_calibration.diagnosis import centered_error
+from batch_calibration.diagnosis.diagnose import centered_error
 from batch_calibration.metrics import mean_recall_interval
 
 

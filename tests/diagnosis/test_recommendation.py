@@ -10,8 +10,8 @@ from scipy.special import softmax
 from batch_calibration import calibrate, read, recommend, recommend_together
 from batch_calibration.cli import commands, correcting, prior
 from batch_calibration.diagnosis import advice as advices
-from batch_calibration.diagnosis import known_shares, signals
-from batch_calibration.diagnosis.recommend import CANDIDATES, choose_by_labels
+from batch_calibration.diagnosis import known_shares
+from batch_calibration.diagnosis.recommend import CANDIDATES, choose_by_labels, signals
 from batch_calibration.importers import Reading
 from batch_calibration.methods import Evidence, run_methods
 from batch_calibration.methods.run import task_of

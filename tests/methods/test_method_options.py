@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from making import by_method
 
-from batch_calibration.methods import METHODS, check_chosen, compare, correct, read_options
+from batch_calibration.methods import METHODS, compare, correct, read_options
+from batch_calibration.methods.options import check_chosen
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings
 from batch_calibration.studies import Record, Store, calibrate_store

@@ -222,8 +222,8 @@ def test_five_draws_do_not_make_five_times_the_rows():
 @pytest.mark.parametrize("values", [(0.1, 0.4), (0.02, 0.03, -0.01, 0.2)])
 def test_the_interval_over_units_is_student_s(values):
     mean, error = np.mean(values), np.std(values, ddof=1) / np.sqrt(len(values))
-    expected = t.interval(0.9, len(values) - 1, mean, error)
-    found = intervals.over_units(values, level=0.9)
+    expected = t.interval(0.95, len(values) - 1, mean, error)
+    found = intervals.over_units(values)
     assert tuple(found) == pytest.approx((mean, *expected))
     assert intervals.over_units(values[:1])[1:] == (-np.inf, np.inf)
 

@@ -168,9 +168,8 @@ def _draw_strengths(pairs: Iterable[tuple[str, Diagnosis]]) -> Drawn:
     unit = " or ".join(sorted(units))
     titles = "contexts, the strongest first", f"preference of a label ({unit})"
     heading, note = f"{HEADING}: how strongly", "Lines are ± 2 standard errors over rows."
-    return intervals.draw_strip(
-        unit, names, numbers, palette.color(CORRECTED), titles, heading, note
-    )
+    color = palette.color(CORRECTED)
+    return intervals.draw_strip(unit, names, numbers, color, titles, heading, note)
 
 
 @usual_jax
@@ -207,27 +206,20 @@ def _draw(result: object, title: str) -> Drawn:
     if isinstance(result, Comparison):
         gains = {row.method: row.gain for row in result.results if row.gain}
         if not gains:
-            raise InputError.at(
-                "plot", "icl and another method", ", ".join(row.method for row in result.results)
-            )
+            got = ", ".join(row.method for row in result.results)
+            raise InputError.at("plot", "icl and another method", got)
         return _draw_gains(gains, f"Gain over icl: {title}, {result.rows:,} labeled rows")
     if isinstance(result, Advice):
         if result.measured:
-            return intervals.draw_estimates(
-                {title: result.measured}, "Each judged on held-out rows"
-            )
+            panels = {title: result.measured}
+            return intervals.draw_estimates(panels, "Each judged on held-out rows")
         if gain := result.expected.gain:
             heading = f"Gain to expect: {title} ({result.expected.source})"
             return _draw_gains({result.short: gain}, heading)
-        raise InputError.at(
-            "plot", "accuracies or a gain to expect", f"{result.short} alone", "give labeled="
-        )
-    raise InputError.at(
-        "plot",
-        "a result of diagnose, recommend, compare or choose_threshold",
-        type(result).__name__,
-        "give one",
-    )
+        expected = "accuracies or a gain to expect"
+        raise InputError.at("plot", expected, f"{result.short} alone", "give labeled=")
+    expected = "a result of diagnose, recommend, compare or choose_threshold"
+    raise InputError.at("plot", expected, type(result).__name__, "give one")
 
 
 def _draw_gains(gains: Mapping[str, Estimate], heading: str) -> Drawn:

@@ -45,9 +45,8 @@ def draw_robustness(group: Frame, names: Sequence[str]) -> Drawn:
             # Fixed offsets, so that equal values stay apart and a figure stays the same.
             places = place + side + 0.1 * np.sin(2.4 * np.arange(len(values)))
             levels = [level for (level,) in parts]
-            texts = style.percents(levels, values, method)
-            style.dots(axes, places, values, color, texts, size=3, alpha=0.6,
-                       name="" if place else method)  # fmt: skip
+            texts, named = style.percents(levels, values, method), "" if place else method
+            style.dots(axes, places, values, color, texts, size=3, alpha=0.6, name=named)
             for level, value in zip(levels, values, strict=True):
                 rows.append([method, factor_name(name), float(value), level])
     style.label(axes, "", y=ACCURACY)

@@ -198,9 +198,8 @@ def finish(figure: Figure, heading: str, note: str, rows: Iterable[Sequence[obje
     wide = figure.get_size_inches()[0]
     if len(handles) > 1:
         columns = max(1, int(wide / (0.5 + LETTER * max(map(len, handles)))))
-        legend = figure.legend(
-            list(handles.values()), list(handles), loc="outside lower center", ncols=columns
-        )
+        marks, names = list(handles.values()), list(handles)
+        legend = figure.legend(marks, names, loc="outside lower center", ncols=columns)
         for shown in legend.legend_handles:
             if isinstance(shown, PathCollection):  # small dots show no color
                 shown.set_sizes([20])
@@ -315,8 +314,7 @@ def _simplify(element: ElementTree.Element) -> None:
         style = re.sub(r"font-family: [^;]*(; )?", "", style)
         element.set("style", style)
     for place in filter(element.attrib.__contains__, PLACES):
-        shorter = re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}",
-                         element.attrib[place])  # fmt: skip
-        element.set(place, shorter)
+        pixels = element.attrib[place]
+        element.set(place, re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", pixels))
     if link := element.attrib.pop(HREF, ""):
         element.set("href", link)
