@@ -4,6 +4,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,11 +29,12 @@ from batch_calibration.diagnosis.recommend import (
 )
 from batch_calibration.diagnosis.threshold import answer
 from batch_calibration.diagnosis.verdicts import doubt, follow, name_of
-from batch_calibration.errors import InputError, answering, refuse_unknown, shown
+from batch_calibration.errors import InputError, answering, extra, refuse_unknown, shown
 from batch_calibration.methods import Corrected, Evidence, Options, ask_about_order, get_method
 from batch_calibration.methods import options as chosen_options
 from batch_calibration.methods.run import correct_labeled, holds_cosines, run_methods, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
+from batch_calibration.metrics import measure_reliability
 from batch_calibration.scores import BALANCED, NO_PLACE_BIAS, ScoreTable
 from batch_calibration.scores import check as check_table
 
@@ -50,7 +52,9 @@ def read_contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
 
 
 def check_method(args: Namespace) -> None:
-    """Raises an error if the method or the temperature is wrong, or probes are not given."""
+    """Raises an error if the method or the temperature is wrong, or its needs are not met."""
+    if args.plot and find_spec("matplotlib") is None:
+        raise InputError.at("--plot", "matplotlib, which draws it", "none", extra("plots"))
     if args.temperature not in (None, temperatures.AUTO):
         with answering(ValueError, f"--temperature={args.temperature}", "auto, or a number"):
             args.temperature = float(args.temperature)
@@ -109,6 +113,10 @@ def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corr
                 table, scores, name, strength, args.dtype, known, ordinal=args.ordinal,
                 temperature=judged, answers=answers,
             )  # fmt: skip
+            if labeled and judged is not None and not diagnosis.labeled:
+                divisors = temperatures.cross_fit_temperature(*labeled)[:, None]
+                tempered = measure_reliability(labeled[0] / divisors, labeled[1])
+                diagnosis = diagnosis._replace(tempered=tempered)
             facts = diagnosis, advice, temperature, labeled, answers
             corrected.append(CorrectedContext(table, scores, *facts))
             waiting.move(len(corrected))

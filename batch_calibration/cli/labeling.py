@@ -180,8 +180,10 @@ def write_rows(
         line |= {CONTEXT: name, LABEL: label_of.get((name, row), "")}
         line[ROW] = tables[groups[name][0]].blocks["test"].row_ids[row]
         lines.append([line.get(column, "") for column in columns])
-    # With a byte order mark, spreadsheets read UTF-8.
-    write_whole(Path(args.output), csv_text(lines).encode("utf-8-sig", errors="backslashreplace"))
+    text = csv_text(lines)
+    # Spreadsheets need a byte order mark to read UTF-8.
+    encoding = "utf-8" if text.isascii() else "utf-8-sig"
+    write_whole(Path(args.output), text.encode(encoding, errors="backslashreplace"))
     how = f"spread evenly over answers and doubt in {len(left):,} rows without a label"
     how = how if len(chosen) < len(left) else f"all that have no label (--n={args.n})"
     said = f"{args.output}: {len(chosen):,} rows to label, {how}; {total - len(left):,} of "

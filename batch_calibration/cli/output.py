@@ -106,11 +106,11 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
             columns[column[key]] = np.full(len(scores), str(table.context.get(key, "")), object)
         columns[column["row"]] = np.array(block.row_ids, object)
         columns |= zip(table.label_names, scores.T, strict=True)
+        predicted = scores.argmax(axis=-1) if answers is None else answers
         if streams.CONFIDENCE in column:
             probs = softmax(scores, axis=-1)
             columns |= zip(map(PROBABILITY.format, table.label_names), probs.T, strict=True)
-            columns[column[streams.CONFIDENCE]] = probs.max(axis=-1)
-        predicted = scores.argmax(axis=-1) if answers is None else answers
+            columns[column[streams.CONFIDENCE]] = probs[np.arange(len(probs)), predicted]
         columns[column["prediction"]] = names[predicted]
         if "gold" in column:
             columns[column["gold"]] = names[block.labels]  # -1, unknown, is the last name, ""
@@ -293,8 +293,8 @@ def write_plot(
 ) -> None:
     """Writes the figure of the diagnoses, or of the cut-offs, if a path is given."""
     if path:
-        with answering(ImportError, "--plot", "matplotlib, which draws it", extra("plots")):
-            from batch_calibration.reporting.figures import preferences, style, thresholds
+        from batch_calibration.reporting.figures import preferences, style, thresholds
+
         titles = [title(context.table) for context in contexts]
         if cuts:
             drawn = thresholds.draw_thresholds(cuts, titles)

@@ -66,8 +66,12 @@ class CorrectedContext(NamedTuple):
         first = self.advice.reason[0]
         # The reason begins with a capital, but here it continues a sentence.
         advised = f"Recommended: {first[0].lower()}{first[1:]}"
-        if self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
-            advised += f" With the right labels: {call('recommend', 'scores', {})}."
+        # Advice without labels would contradict advice with them.
+        if "labeled" in self.table.blocks:
+            labeled = {"labeled": "FILE"}
+            advised = f"Advice with the labeled rows: {call('recommend', 'scores', labeled)}."
+        elif self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
+            advised = f"Advice with the right labels: {call('recommend', 'scores', {})}."
         return [*self.diagnosis.sentences(), self.advice.doubt or advised]
 
 
@@ -86,12 +90,12 @@ def describe_probabilities(contexts: Sequence[CorrectedContext]) -> str:
     """Describes the probabilities of corrected scores, and their temperature."""
     if not have_probabilities(contexts):
         return "Cosines have no scale, so there are no probabilities without --temperature."
-    text = "The probabilities p(label) are the softmax over the labels of the corrected scores"
+    text = "The probabilities p(LABEL) are the softmax over the labels of corrected scores, written"
     if contexts[0].temperature is None:
-        return f"{text}, without a temperature (--temperature=auto fits one to right labels)."
+        return f"{text} without a temperature (--temperature=auto fits one to right labels)."
     divisors = [context.temperature or 1.0 for context in contexts]
     low, high = f"{min(divisors):.3g}", f"{max(divisors):.3g}"
-    return f"{text}, divided by a temperature of {low if low == high else f'{low} to {high}'}."
+    return f"{text} divided by a temperature of {low if low == high else f'{low} to {high}'}."
 
 
 def title(table: ScoreTable) -> str:
@@ -201,7 +205,7 @@ def _show_one(advice: Advice, source: str) -> None:
         show_cells("Labeled rows: cross-validated accuracy of each method in %", cells)
     # No keys mean that no correction is recommended.
     if not advice.doubt and (keys := words.keys_of(advice)):
-        print(f"\n{call('calibrate', source, keys)}")
+        print(f"\n{call('calibrate', source, keys | {'output': 'corrected.csv'})}")
     if advice.if_balanced:
         print("\nIf labels are about equally frequent:")
         print(call("calibrate", source, words.keys_of(advice.balanced) or {}))
