@@ -90,12 +90,12 @@ def describe_probabilities(contexts: Sequence[CorrectedContext]) -> str:
     """Describes the probabilities of corrected scores, and their temperature."""
     if not have_probabilities(contexts):
         return "Cosines have no scale, so there are no probabilities without --temperature."
-    text = "The probabilities p(LABEL) are the softmax over the labels of corrected scores, written"
+    text = "The probabilities p(LABEL) are the softmax of the scores as they are written: corrected"
     if contexts[0].temperature is None:
-        return f"{text} without a temperature (--temperature=auto fits one to right labels)."
+        return f"{text}, without a temperature (--temperature=auto fits one to right labels)."
     divisors = [context.temperature or 1.0 for context in contexts]
     low, high = f"{min(divisors):.3g}", f"{max(divisors):.3g}"
-    return f"{text} divided by a temperature of {low if low == high else f'{low} to {high}'}."
+    return f"{text} and divided by a temperature of {low if low == high else f'{low} to {high}'}."
 
 
 def title(table: ScoreTable) -> str:
