@@ -403,8 +403,7 @@ def _stream_bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None
         expected = f"one context with the labels {', '.join(labels)}"
         raise InputError.at("--probe", expected, f"{len(tables)} contexts")
     # [k], summed in float64 because there may be many rows
-    means: list[float] = tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64).tolist()
-    return means
+    return [*map(float, tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64))]
 
 
 def _show_stream(args: Namespace, done: streams.Streamed) -> None:

@@ -10,12 +10,12 @@ from typing import NamedTuple, TextIO
 import numpy as np
 
 from batch_calibration.cli.progress import erase_line
-from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
+from batch_calibration.diagnosis import DISTANCES, Advice, Comparison, Diagnosis, prediction_range
 from batch_calibration.diagnosis.comparison import pool
-from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from batch_calibration.diagnosis.recommend import FEWEST_LABELED_TO_MEASURE
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
+from batch_calibration.files import list_at
 from batch_calibration.methods import ask_about_order, look_like_cosines
 from batch_calibration.reporting import cells as forms
 from batch_calibration.reporting import words
@@ -441,8 +441,7 @@ def group_notes(tables: Sequence[ScoreTable]) -> list[str]:
             asked = f"{len(table.blocks['test'].log_probs):,} questions get another answer"
             notes.append(f"{rate} % of {asked} if their options have another order.")
         for block in table.blocks.values():
-            messages = block.spec.get("notes")
-            notes += map(str, messages if isinstance(messages, list) else [])
+            notes += map(str, list_at(block.spec, "notes"))
         for note in notes:
             kind = ["#" if any(map(str.isdigit, token)) else token for token in note.split()]
             by_kind.setdefault(" ".join(kind), {}).setdefault(title(table), note)
