@@ -67,8 +67,8 @@ def check_method(args: Namespace) -> None:
         name = "labeled" if block == "labeled" else "probe"
         if block != "test" and not getattr(args, name):
             raise InputError(
-                f"{args.method} learns its bias from {probe.description}, but their scores are "
-                f"missing: use --{name}=FILE, or --method=bc, which learns from the scores alone."
+                f"{args.method} learns its bias from {probe.description}, but their scores are missing: "
+                f"use --{name}=FILE, or --method=bc, which learns from the rows themselves."
             )
 
 
