@@ -66,10 +66,9 @@ def check_method(args: Namespace) -> None:
     for block in probe.blocks:
         name = "labeled" if block == "labeled" else "probe"
         if block != "test" and not getattr(args, name):
-            raise InputError(
-                f"{args.method} learns its bias from {probe.description}, but their scores are missing: "
-                f"use --{name}=FILE, or --method=bc, which learns from the rows themselves."
-            )
+            learns = f"{args.method} learns its bias from {probe.description}"
+            remedy = f"use --{name}=FILE, or --method=bc, which learns from the rows themselves."
+            raise InputError(f"{learns}, but their scores are missing: {remedy}")
 
 
 class Correction(NamedTuple):

@@ -10,8 +10,9 @@ from typing import NamedTuple, TextIO
 import numpy as np
 
 from batch_calibration.cli.progress import erase_line
-from batch_calibration.diagnosis import DISTANCES, Advice, Comparison, Diagnosis, prediction_range
+from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
 from batch_calibration.diagnosis.comparison import pool
+from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from batch_calibration.diagnosis.recommend import FEWEST_LABELED_TO_MEASURE
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
