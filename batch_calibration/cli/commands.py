@@ -191,8 +191,7 @@ def report_files(args: Namespace) -> None:
     records, verdicts = list[Record](), dict[str, Verdict]()
     for table, advice in zip(tables, advise_contexts(tables, stated), strict=True):
         records.append(record_of.get(table.id) or Record.without_methods(table))
-        by_bc = gains_of_rows(records[-1])
-        verdicts[table.id] = judge_context("", "", advice, table, by_bc)
+        verdicts[table.id] = judge_context("", "", advice, table, gains_of_rows(records[-1]))
     by_id = {table.id: table for table in tables}
     results = Results(records, lambda record: by_id[record.id])
     # The page shows the date of the newest file.
@@ -211,7 +210,7 @@ def report_files(args: Namespace) -> None:
 
 def label_files(args: Namespace) -> None:
     """Writes rows to label, and prints the command that learns from their labels."""
-    output.check_output(args.output, [".csv"])
+    output.check_output(args.output or "--output=", [".csv"])
     labeling.check_output(Path(args.output))
     summaries.print_filled(labeling.write_rows(args, *read_contexts(args), inputs.reading_of(args)))
     print(call("recommend", inputs.typed_source(args), {"labeled": shlex.quote(args.output)}))

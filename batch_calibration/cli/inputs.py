@@ -161,9 +161,9 @@ def note_of_files(
     if args.shards:
         return [f"The {len(files):,} files are parts of one data set and share one bias."]
     note = (
-        f"Each of the {len(files):,} files is a context with its own bias; pass --shards if "
-        "they are parts of one data set, which has one bias"
+        f"Each of the {len(files):,} files is a context with its own bias; pass --shards if they "
     )
+    note += "are parts of one data set, which has one bias"
     are_alike = len({table.label_names for table in tables}) == 1
     if are_alike and len(set(map(task_of, tables))) == len(tables) > 2:  # fewer are not pooled
         note += ", or --task=NAME (and --ids) to pool them if they are prompts of one task"

@@ -121,10 +121,9 @@ def show_tables(workdir: str, *, quiet: bool = False) -> None:
         files, missing = studies.write_results(records, store.workdir)
     if not quiet:
         writing.print_tables(tables)
+    written = f"{len(tables)} tables are in {folder}; all results in {', '.join(map(str, files))}"
     # `missing` is "" if results.parquet was written.
-    _print_lines([*_unshown(store, records), *filter(None, [missing])])
-    results = ", ".join(map(str, files))
-    _print_lines([f"{len(tables)} tables are in {folder}; all results in {results}"])
+    _print_lines([*_unshown(store, records), *filter(None, [missing]), written])
 
 
 def _unshown(store: "studies.Store", records: "studies.Records") -> list[str]:

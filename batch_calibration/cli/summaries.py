@@ -314,10 +314,9 @@ def over_all(contexts: Sequence[CorrectedContext]) -> str:
         return f"{sentence} No right label is known."
     if never:
         sentence += (
-            f" In {never} of the contexts some label is never right, but BC assumes that labels "
-            "are right about equally often: state the shares that you expect (--prior), or leave "
-            "these labels out (--labels)."
+            f" In {never} of the contexts some label is never right, but BC assumes equally "
         )
+        sentence += "frequent labels: state the shares (--prior), or leave labels out (--labels)."
     return sentence
 
 
