@@ -141,8 +141,7 @@ def _name_columns(keys: Sequence[str], contexts: Sequence[Scored]) -> dict[str, 
     for key in filter(labels.__contains__, keys):
         while column[key] in labels:
             column[key] += "_"
-        note = f"{key!r} is a label and also a column of the output: the label's scores are in "
-        say_notes([note + f"{key!r}, the column is renamed {column[key]!r}."])
+        say_notes([f"{key!r} is a label: the output's column of this name is {column[key]!r}."])
     return column
 
 

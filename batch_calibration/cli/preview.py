@@ -140,10 +140,8 @@ def _tokens(
     count_tokens = SCORERS[model.scorer].count_tokens
     if budget is None or count_tokens is None:
         return 0, 0
-    texts = list[str]()
-    for block in context.blocks.values():
-        if not isinstance(block.inputs, ImageInputs):
-            texts += block.inputs
+    inputs = (block.inputs for block in context.blocks.values())
+    texts = [*chain.from_iterable(of for of in inputs if not isinstance(of, ImageInputs))]
     return count_tokens(budget, texts, _labels(context), model)
 
 

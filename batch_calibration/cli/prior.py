@@ -168,10 +168,9 @@ def _count_labels(
         counts = np.bincount(gold[gold >= 0], minlength=len(labels))
         total = int(counts.sum())
         if not counts.all():
-            expected = f"rows of each of the labels {', '.join(labels)}"
             got = f"no row of {labels[int(counts.argmin())]!r} among {total:,}"
             remedy = f"write the shares you expect, such as {_example(labels)}"
-            raise InputError.at(where, expected, got, remedy)
+            raise InputError.at(where, f"rows of each label: {', '.join(labels)}", got, remedy)
         if total < FEW_COUNTED:
             note = f"{total:,} labels were counted; shares of fewer than {FEW_COUNTED} are noisy. "
             note += "`recommend` moves its estimates only as far as the counts contradict them."
