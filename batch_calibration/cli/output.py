@@ -141,7 +141,7 @@ def _name_columns(keys: Sequence[str], contexts: Sequence[Scored]) -> dict[str, 
     for key in filter(labels.__contains__, keys):
         while column[key] in labels:
             column[key] += "_"
-        say_notes([f"{key!r} is a label: the output's column of this name is {column[key]!r}."])
+        say_notes([f"{key!r} is a label of the output, so the column is renamed {column[key]!r}."])
     return column
 
 

@@ -353,8 +353,7 @@ def task_gains(cards: Sequence[Card]) -> Cells:
 def _gain_row(task: str, verdicts: Sequence[Verdict]) -> Cells:
     """Returns the row of some contexts; no row if no right label is known."""
     gains = [measured_gain(verdicts, gains_of) for gains_of in (BY_BC, RECOMMENDED)]
-    known = [gain for gain in gains if gain is not None]
-    if not known:
+    if not (known := [gain for gain in gains if gain is not None]):
         return []
     before = float(np.mean([*words.accuracy_of_tasks(verdicts).values()]))
     percents = [f"{100 * (before + gain):.1f}" for gain in (0, *(gain.value for gain in known))]
