@@ -217,12 +217,10 @@ def advise_contexts(
     for table, of_context in zip(tables, stated, strict=True):
         by_design = BY_DESIGN if table.context.get(BALANCED) is True else None
         known.append(of_context.known or by_design)
-    advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal)
-    counts = [of_context.counts for of_context in stated]
-    advise = partial(_advise_one, by_labels=by_labels)
-    return [
-        *show_progress("choosing a correction", map(advise, tables, advised, counts), len(tables))
-    ]
+    counts, advise = [one.counts for one in stated], partial(_advise_one, by_labels=by_labels)
+    with Waiting("choosing a correction"):
+        advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal)
+        return [*map(advise, tables, advised, counts)]
 
 
 def _advise_one(
