@@ -142,7 +142,8 @@ def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
     with suppress(ValueError, csv.Error):  # reported below
         # "-sig" skips the byte order mark that a spreadsheet may write.
         lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")))
-        cells += [line for line in lines if line]  # all or nothing
+        # An error in a line leaves no cells.
+        cells += [line for line in lines if line]
     if not cells or set(map(len, cells)) not in ({1}, {2}):
         expected = f"a share on each line, or LABEL,SHARE for each of {', '.join(labels)}"
         raise InputError.at(path, expected, "other lines")
