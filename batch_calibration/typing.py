@@ -44,3 +44,5 @@ Margin = Float[jax.Array, "..."]
 Means = Float[jax.Array, "k k"]
 Factors = Float[jax.Array, "k k k"]
 Starts = Float[jax.Array, "s k k"]
+Ordinal = bool | Sequence[str]
+"""True if labels are grades, or their names from lowest to highest."""

@@ -70,12 +70,15 @@ def main() -> None:
         for command in (
             "calibrate demo.csv",
             "compare demo.csv --gold=label",
+            "threshold demo.csv --gold=label --positive=yes --for=f1 --output=curve.csv",
+            "label demo.csv --labels=yes,maybe,no --ids=id --n=30",
             "judge demo_judge.jsonl",
         ):
             run(program, *command.split())
         stdout = run(program, "calibrate", "scores.csv", "--gold=gold", "--output=corrected.csv")
         assert "Accuracy moves from 50.0" in stdout, stdout
-        assert Path("corrected.csv").read_text().startswith("row,no,yes,prediction,gold\n")
+        head = Path("corrected.csv").read_text().splitlines()[0]
+        assert head == "row,no,yes,p(no),p(yes),confidence,prediction,gold"
         run(program, "compare", "scores.csv", "--gold=gold")
         run(program, "report", "scores.csv", "--gold=gold")
         assert "batch-calibration[plots]" in Path("report.html").read_text()

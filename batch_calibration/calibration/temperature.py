@@ -1,5 +1,7 @@
 """A temperature behind any correction, fitted to the log loss of labeled rows."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 import jax

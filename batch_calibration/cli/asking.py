@@ -111,8 +111,7 @@ def ask_server(args: Namespace) -> None:
     """
     path, path_written, labels = _check_flags(args)
     prompts, gold_name = read_prompts(path, args.prompt, args.ids, args.gold)
-    taken = {name for name in (*ASKED, FILLED, gold_name) if name in labels}
-    if taken:
+    if taken := {*labels}.intersection((*ASKED, FILLED, gold_name)):
         expected = "names that differ from the output's columns"
         raise InputError.at("--labels", expected, shown(sorted(taken)), "rename these labels")
     answers = path_written.with_name(f"{path_written.name}.answers.sqlite")
@@ -120,8 +119,8 @@ def ask_server(args: Namespace) -> None:
     given = {name: study_options.read_value(name, text) for name, text in texts.items()}
     settings = Settings.of(**{"api_scores": DEFAULT_WAY, **given}).api
     # A dry run does not create the file of answers.
-    is_kept = answers.exists() or not args.dry_run
-    scorer = ApiScorer(settings, args.model, answers=answers if is_kept else None)
+    kept = answers if answers.exists() or not args.dry_run else None
+    scorer = ApiScorer(settings, args.model, answers=kept)
     if settings.api_scores != "chat" and any(read_messages(prompt.text) for prompt in prompts):
         raise InputError.at("--api_scores", "chat, because some prompts are lists of messages")
     scorer.notify = lambda sentence: summaries.say_notes([sentence])
@@ -180,12 +179,12 @@ def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
     if len(args.files) != 1:
         raise InputError.at("ask", "one file of prompts", len(args.files))
     if Path(args.output).suffix != ".csv":
-        expected = "a .csv file for the scores"
-        raise InputError.at("--output", expected, repr(args.output), "use --output=scores.csv")
+        expected, got = "a .csv file for the scores", repr(args.output)
+        raise InputError.at("--output", expected, got, "use --output=scores.csv")
     labels = list(options.split_names(args.labels))
     if len(set(labels)) < max(2, len(labels)):
-        expected = "two or more different labels"
-        raise InputError.at("--labels", expected, repr(args.labels), "use --labels=yes,no")
+        expected, got = "two or more different labels", repr(args.labels)
+        raise InputError.at("--labels", expected, got, "use --labels=yes,no")
     return Path(args.files[0]), Path(args.output), labels
 
 
@@ -203,8 +202,7 @@ def _say_cost(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str
     dollars = estimate.tokens / 1e6 * scorer.settings.price  # the price is for a million tokens
     cost = estimate._replace(dollars=dollars, interrupted=scorer.count_interrupted())
     per_prompt = scorer.requests_per_row(_forms(labels))
-    unit = "request" if per_prompt == 1 else "requests"
-    requests = f"{len(prompts):,} prompts x {per_prompt} {unit}"
+    requests = f"{len(prompts):,} prompts x {per_prompt} request{'s' * (per_prompt > 1)}"
     print(f"{scorer.settings.server} will be asked {requests}: {cost}", flush=True)
 
 
@@ -213,9 +211,8 @@ def _score(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]) 
     with Waiting("asking", len(prompts)) as waiting:
         answer = scorer.score(_texts(prompts), _forms(labels), progress=waiting.move)
     has_scores = ~np.isnan(answer.log_probs).all(axis=1)
-    is_filled = np.zeros(answer.log_probs.shape, bool)
-    if answer.is_filled is not None:
-        is_filled = answer.is_filled & has_scores[:, None]
+    is_filled = has_scores[:, None] & (False if answer.is_filled is None else answer.is_filled)
+    is_filled = np.broadcast_to(is_filled, answer.log_probs.shape)
     is_absent = is_filled[has_scores].all(axis=0)
     cells, filled = [], []
     for row_scores, row_filled in zip(answer.log_probs, is_filled, strict=True):
@@ -285,11 +282,9 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     prompts, seen = [], set[str]()
     for number, row in enumerate(rows):
         where = f"{path}, row {number + 1}"
-        row_prompt = Prompt(
-            _text_of(row[ids]) if ids else str(number),
-            _text_of(row[prompt], where),
-            _text_of(row[gold]) if gold else "",
-        )
+        row_id = _text_of(row[ids]) if ids else str(number)
+        right = _text_of(row[gold]) if gold else ""
+        row_prompt = Prompt(row_id, _text_of(row[prompt], where), right)
         if not row_prompt.text.strip():
             raise InputError.at(where, "a prompt", "none", "fill in or remove the row")
         if row_prompt.id in seen:

@@ -11,25 +11,18 @@ from typing import TextIO
 
 import numpy as np
 
-from batch_calibration.cli import inputs, labeling, options, output, prior, summaries
+from batch_calibration.cli import correcting, inputs, labeling, options, output, prior, summaries
 from batch_calibration.cli.asking import ask_server
-from batch_calibration.cli.correcting import (
-    advise_contexts,
-    check_method,
-    correct_contexts,
-    distinct_titles,
-    read_contexts,
-)
+from batch_calibration.cli.correcting import advise_contexts, correct_contexts, read_contexts
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting
-from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext
+from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext, temper
 from batch_calibration.cli.thresholds import choose_cut_offs
 from batch_calibration.diagnosis import Advice, save_advice
 from batch_calibration.diagnosis.comparison import Comparison, compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
 from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context, name_of
 from batch_calibration.errors import InputError, call
-from batch_calibration.files import csv_text, write_whole
 from batch_calibration.methods import ALL, on_shelf, read_options
 from batch_calibration.methods.run import run_methods
 from batch_calibration.metrics import OF_GAIN, over_rows
@@ -41,33 +34,34 @@ from batch_calibration.studies.calibration import check_labeled, run_calibration
 def calibrate_files(args: Namespace) -> None:
     """Writes corrected scores to a file or standard output, and a summary to the terminal."""
     output.check_output(args.output)
-    output.check_plot(args.plot)
+    output.check_output(args.plot, output.FIGURES)
     # Mistakes in the flags are reported before any file is read.
-    check_method(args)
+    correcting.check_method(args)
     if output.is_streamed(args, paths := inputs.paths(args)):
         output.calibrate_stream(args, paths)
         return
     files, tables = read_contexts(args)
     corrected = correct_contexts(args, tables)
     # If standard output is a pipe, it gets the scores even without --output.
-    to_output = args.output == "-" or (not args.output and not sys.stdout.isatty())
+    target = args.output or "-" * (not sys.stdout.isatty())
     # A program that reads standard output must get only scores.
-    stream_out = sys.stderr if to_output else sys.stdout
+    stream_out = sys.stderr if target == "-" else sys.stdout
     summaries.show_contexts(corrected, args.changed, stream_out)
     _range(args, stream_out)
     has_probs = summaries.have_probabilities(corrected)
     scored = []
     for context, file in zip(corrected, files, strict=True):
-        facts = context.tempered, file, has_probs, context.diagnosis.grades, context.answers
+        scores, grades = temper(context.scores, context.temperature), context.diagnosis.grades
+        facts = scores, file, has_probs, grades, context.answers
         scored.append(output.Scored(context.table, *facts))
     summaries.print_filled(summaries.describe_probabilities(corrected), stream_out)
-    if to_output:
-        output.write(scored, "-")
-    elif args.output:
-        output.write(scored, args.output)
-        print(f"corrected scores: {args.output}", file=stream_out)
-    else:
-        print("Use --output=FILE to write the corrected scores.", file=stream_out)
+    if target:
+        output.write(scored, target)
+    if target != "-":
+        written = (
+            f"corrected scores: {target}" if target else "Use --output=FILE to write the scores."
+        )
+        print(written, file=stream_out)
     if args.results:
         for path in output.write_harness_results(files, corrected, args.method):
             print(f"results of the harness: {path}", file=stream_out)
@@ -76,11 +70,9 @@ def calibrate_files(args: Namespace) -> None:
 
 def diagnose_files(args: Namespace) -> None:
     """Reports the label that each prompt prefers, and whether a correction helps."""
-    output.check_plot(args.plot)
-    output.check_output(args.output)
-    if args.output and not args.output.endswith(".csv"):
-        raise InputError.at(f"--output={args.output}", "a file that ends in .csv")
-    check_method(args)
+    output.check_output(args.plot, output.FIGURES)
+    output.check_output(args.output, [".csv"])
+    correcting.check_method(args)
     corrected = correct_contexts(args, read_contexts(args)[1])
     if args.json:
         for context in corrected:
@@ -95,17 +87,16 @@ def diagnose_files(args: Namespace) -> None:
 def recommend_files(args: Namespace) -> None:
     """Recommends a method, or no correction, for each context, and gives the reasons."""
     if args.probe and not args.labeled:
-        raise InputError(
-            "--probe: its methods are evaluated on labeled rows; use --labeled=FILE too, or leave "
-            "--probe out."
-        )
+        expected, remedy = "labeled rows for its methods", "use --labeled=FILE too, or leave it out"
+        raise InputError.at("--probe", expected, "none", remedy)
     _, tables = read_contexts(args)
     stated = prior.state(args.prior, tables)
     advised = advise_contexts(tables, stated, by_labels=True, ordinal=args.ordinal)
     if args.output and not args.output.endswith(".csv"):
-        save_advice(args.output, dict(zip(distinct_titles(tables), advised, strict=True)))
-        has_other = any(advice.by_labels for advice in advised)
-        which = ", without the right labels (--labeled=FILE uses them)" if has_other else ""
+        titles = correcting.distinct_titles(tables)
+        save_advice(args.output, dict(zip(titles, advised, strict=True)))
+        which = ", without the right labels (--labeled=FILE uses them)"
+        which *= any(advice.by_labels for advice in advised)
         print(f"advice: {args.output}{which}", file=sys.stderr)
     if args.json:
         for table, advice in zip(tables, advised, strict=True):
@@ -122,9 +113,7 @@ def recommend_files(args: Namespace) -> None:
 def _write_lines(args: Namespace, contexts: Sequence[CorrectedContext]) -> None:
     """Writes a line for each context to --output if it is CSV; for many, shows how to get them."""
     if args.output.endswith(".csv"):
-        text = csv_text(summaries.make_lines(contexts))
-        write_whole(Path(args.output), text.encode(errors="backslashreplace"))
-        print(f"a line for each context: {args.output}", file=sys.stderr)
+        output.write_lines(args.output, summaries.make_lines(contexts), "a line for each context")
     elif len(contexts) > MAX_LISTED and not (args.json or args.output):
         command = call(args.command, "contexts", {"output": "contexts.csv"})
         summaries.print_filled(f"A line for each context: {command}")
@@ -133,9 +122,8 @@ def _write_lines(args: Namespace, contexts: Sequence[CorrectedContext]) -> None:
 def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
     """Returns a context corrected as advised."""
     corrected = np.asarray(follow(table, advice).scores)
-    return CorrectedContext(
-        table, corrected, diagnose_table(table, corrected, name_of(advice)), advice
-    )
+    diagnosis = diagnose_table(table, corrected, name_of(advice))
+    return CorrectedContext(table, corrected, diagnosis, advice)
 
 
 def compare_files(args: Namespace) -> None:
@@ -165,7 +153,7 @@ def convert_files(args: Namespace) -> None:
     if bool(args.output) == bool(args.workdir):
         expected = "--output=FILE or --workdir=DIR, and not both"
         raise InputError.at("convert", expected, remedy="use one of them")
-    output.check_output(args.output, (".safetensors",))
+    output.check_output(args.output, [*output.ENDINGS, ".safetensors"])
     files, tables = read_contexts(args)
     # A workdir holds many contexts, a .safetensors file only one; other formats hold rows of all.
     if args.workdir:
@@ -176,10 +164,8 @@ def convert_files(args: Namespace) -> None:
         print(f"next: batch-calibration report {args.workdir}")
     elif Path(args.output).suffix == ".safetensors":
         if len(tables) > 1:
-            raise InputError(
-                f"{args.output}: one file holds one context, but there are {len(tables)}; use "
-                "--workdir=DIR, which holds many."
-            )
+            remedy = "use --workdir=DIR, which holds many"
+            raise InputError.at(args.output, "one context", len(tables), remedy)
         tables[0].save(args.output)
         print(f"score table: {args.output}")
     else:
@@ -229,7 +215,8 @@ def report_files(args: Namespace) -> None:
 
 def label_files(args: Namespace) -> None:
     """Writes rows to label, and prints the command that learns from their labels."""
-    labeling.check_output(args.output)
+    output.check_output(args.output, [".csv"])
+    labeling.check_output(Path(args.output))
     summaries.print_filled(labeling.write_rows(args, *read_contexts(args), inputs.reading_of(args)))
     print(call("recommend", inputs.typed_source(args), {"labeled": shlex.quote(args.output)}))
 
@@ -247,8 +234,8 @@ def ensemble_files(args: Namespace) -> None:
     stream_out, is_labeled = sys.stderr if args.output == "-" else sys.stdout, gold >= 0
     sentence = f"One answer for each of {len(gold):,} rows, from {len(tables)} contexts."
     if is_labeled.any():
-        answers = [table.blocks["test"].log_probs.argmax(axis=-1) for table in tables]
-        right = (np.stack(answers) == gold)[:, is_labeled]  # [c, rows]
+        rows = np.stack([table.blocks["test"].log_probs for table in tables])  # [c, n, k]
+        right = (rows.argmax(axis=-1) == gold)[:, is_labeled]
         is_right = (scores.argmax(axis=-1) == gold)[is_labeled]
         gain = over_rows(is_right.astype(float) - right, OF_GAIN)
         sentence += (
@@ -293,10 +280,8 @@ def _range(args: Namespace, output_stream: TextIO) -> None:
     if args.missing != "bound":
         return
     # The files are read again for each distance, in nats.
-    by_distance = []
-    for nats in DISTANCES:
-        _, tables = inputs.contexts(args, below=nats)
-        by_distance.append(correct_contexts(args, tables))
+    read = (inputs.contexts(args, below=nats)[1] for nats in DISTANCES)
+    by_distance = [correct_contexts(args, tables) for tables in read]
     summaries.show_range(by_distance, output_stream)
 
 

@@ -4,6 +4,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,24 +12,13 @@ import numpy as np
 from scipy.special import expit, logit
 
 from batch_calibration.arrays.numbers import check_key
-from batch_calibration.calibration.temperature import (
-    AUTO,
-    check_temperature,
-    cross_fit_temperature,
-    find_temperature,
-)
+from batch_calibration.calibration import temperature as temperatures
 from batch_calibration.cli import inputs, prior, summaries
 from batch_calibration.cli.prior import Stated
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext, temper
-from batch_calibration.diagnosis import LEAVE, Advice
-from batch_calibration.diagnosis.advice import (
-    EQUAL,
-    STATED,
-    choose_advice,
-    read_advice,
-    refuse_beside_advice,
-)
+from batch_calibration.diagnosis import Advice
+from batch_calibration.diagnosis import advice as advices
 from batch_calibration.diagnosis.diagnose import diagnose_table
 from batch_calibration.diagnosis.known_shares import BY_DESIGN
 from batch_calibration.diagnosis.recommend import (
@@ -39,20 +29,12 @@ from batch_calibration.diagnosis.recommend import (
 )
 from batch_calibration.diagnosis.threshold import answer
 from batch_calibration.diagnosis.verdicts import doubt, follow, name_of
-from batch_calibration.errors import InputError, answering, refuse_unknown, shown
-from batch_calibration.methods import (
-    METHODS,
-    Corrected,
-    Evidence,
-    Options,
-    ask_about_order,
-    correct_labeled,
-    get_method,
-    read_options,
-)
-from batch_calibration.methods.options import with_common
-from batch_calibration.methods.run import holds_cosines, run_methods, task_of
+from batch_calibration.errors import InputError, answering, extra, refuse_unknown, shown
+from batch_calibration.methods import Corrected, Evidence, Options, ask_about_order, get_method
+from batch_calibration.methods import options as chosen_options
+from batch_calibration.methods.run import correct_labeled, holds_cosines, run_methods, task_of
 from batch_calibration.methods.validation import check_scores, warn_of_few_rows
+from batch_calibration.metrics import measure_reliability
 from batch_calibration.scores import BALANCED, NO_PLACE_BIAS, ScoreTable
 from batch_calibration.scores import check as check_table
 
@@ -60,37 +42,37 @@ from batch_calibration.scores import check as check_table
 def read_contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
     """Returns each context's file and scores; prints the notes that reading them produced."""
     files, tables = inputs.contexts(args)
-    sentences = [
-        *inputs.note_of_files(args, inputs.paths(args), tables),
-        *summaries.group_notes(tables),
-    ]
+    sentences = inputs.note_of_files(args, inputs.paths(args), tables)
+    sentences += summaries.group_notes(tables)
     # For a few contexts these commands print the doubts together with each context.
-    is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
-    summaries.say_notes(sentences if is_said else [*sentences, *summaries.doubts(tables)])
+    if args.command not in ("calibrate", "diagnose") or len(tables) > MAX_SHOWN_SINGLY:
+        sentences += summaries.doubts(tables)
+    summaries.say_notes(sentences)
     return files, tables
 
 
 def check_method(args: Namespace) -> None:
-    """Raises an error if the method or the temperature is wrong, or probes are not given."""
-    if args.temperature not in (None, AUTO):
+    """Raises an error if the method or the temperature is wrong, or its needs are not met."""
+    if args.plot and find_spec("matplotlib") is None:
+        raise InputError.at("--plot", "matplotlib, which draws it", "none", extra("plots"))
+    if args.temperature not in (None, temperatures.AUTO):
         with answering(ValueError, f"--temperature={args.temperature}", "auto, or a number"):
             args.temperature = float(args.temperature)
-        check_temperature(args.temperature)
+        temperatures.check_temperature(args.temperature)
     if args.advice:
         replaced = ("method", "option", "strength", "prior")
         given = {name: getattr(args, name) not in ("", [], None) for name in replaced}
-        refuse_beside_advice(**given)
+        advices.refuse_beside_advice(**given)
         args.method = "advice"  # in the names of metrics
         return
     args.method = args.method or "bc"
     probe = get_method(args.method).probe
     for block in probe.blocks:
-        option = "--labeled" if block == "labeled" else "--probe"
-        if block != "test" and not (args.labeled if block == "labeled" else args.probe):
+        name = "labeled" if block == "labeled" else "probe"
+        if block != "test" and not getattr(args, name):
             raise InputError(
                 f"{args.method} learns its bias from {probe.description}, but their scores are "
-                f"missing: use {option}=FILE, or --method=bc, which learns from the rows "
-                "themselves."
+                f"missing: use --{name}=FILE, or --method=bc, which learns from the scores alone."
             )
 
 
@@ -98,43 +80,45 @@ def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corr
     """Returns each context with its corrected scores."""
     stated = prior.state(args.prior, tables)
     # A method may warn once for each context; each warning is printed once.
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, Waiting("correcting"):
         warnings.simplefilter("always")
-        followed = _follow_file(args.advice, tables) if args.advice else []
-        with Waiting("correcting"):
-            found = [corrected for _, corrected in followed] or _correct(args, tables, stated)
+        if args.advice:
+            found, advised = _follow_file(args.advice, tables)
+        else:
+            found, advised = _correct(args, tables, stated), list[Advice]()
     summaries.say_notes(str(warning.message) for warning in caught)
-    strength, corrected = 1.0 if args.strength is None else args.strength, []
-    advised = [advice for advice, _ in followed] or advise_contexts(
-        tables, stated, ordinal=args.ordinal
-    )
-    method = args.method
+    advised = advised or advise_contexts(tables, stated, ordinal=args.ordinal)
+    strength, corrected = 1.0 if args.strength is None else args.strength, list[CorrectedContext]()
     with Waiting("diagnosing", len(tables)) as waiting:
         each = zip(tables, found, advised, stated, strict=True)
         for table, of_table, advice, of_context in each:
+            name = args.method
             known = of_context.known and of_context.known.all_shares(len(table.label_names))
-            if followed:
-                method, shares = name_of(advice), advice.shares
-                is_stated = advice.source in (EQUAL, STATED)
-                known = tuple(shares.values()) if shares and is_stated else None
+            if args.advice:
+                name = name_of(advice)
+                is_stated = advice.source in (advices.EQUAL, advices.STATED)
+                known = tuple((advice.shares or {}).values()) * is_stated or None
             scores, labeled = np.asarray(of_table.corrected.scores), None
-            is_fitted = args.temperature == AUTO or args.command == "threshold"
+            is_fitted = args.temperature == temperatures.AUTO or args.command == "threshold"
             if "labeled" in table.blocks and is_fitted:
                 labeled = of_table.labeled_rows(table, args.seed)
             temperature = judged = args.temperature
-            if temperature == AUTO:
+            if temperature == temperatures.AUTO:
                 temperature, judged = _fit_temperature(table, scores, labeled)
-            name, answers = method, None
+            answers = None
             if cut := getattr(args, "threshold", ""):
                 answers = _answer(cut, table, temper(scores, temperature))
-                name = f"{method} at {cut}"
+                name += f" at {cut}"
             diagnosis = diagnose_table(
                 table, scores, name, strength, args.dtype, known, ordinal=args.ordinal,
                 temperature=judged, answers=answers,
             )  # fmt: skip
-            corrected.append(
-                CorrectedContext(table, scores, diagnosis, advice, temperature, labeled, answers)
-            )
+            if labeled and judged is not None and not diagnosis.labeled:
+                divisors = temperatures.cross_fit_temperature(*labeled)[:, None]
+                tempered = measure_reliability(labeled[0] / divisors, labeled[1])
+                diagnosis = diagnosis._replace(tempered=tempered)
+            facts = diagnosis, advice, temperature, labeled, answers
+            corrected.append(CorrectedContext(table, scores, *facts))
             waiting.move(len(corrected))
     return corrected
 
@@ -149,26 +133,22 @@ class Correction(NamedTuple):
     def labeled_rows(self, table: ScoreTable, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the corrected scores of the labeled rows with known labels, and the labels."""
         blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
-        gold, key = table.blocks["labeled"].labels, check_key(seed)
-        rows = correct_labeled(
-            METHODS[self.method], blocks, self.corrected, options=self.options, key=key
-        )
-        return rows[gold >= 0], gold[gold >= 0]
+        gold, method = table.blocks["labeled"].labels, get_method(self.method)
+        learn = partial(correct_labeled, method, options=self.options, key=check_key(seed))
+        return learn(blocks, self.corrected)[gold >= 0], gold[gold >= 0]
 
 
 def _fit_temperature(
     table: ScoreTable, scores: np.ndarray, labeled: tuple[np.ndarray, np.ndarray] | None
 ) -> tuple[float, float | np.ndarray]:
     """Returns the temperature of a context, and the cross-fitted one that its labels judge."""
-    gold = table.blocks["test"].labels
-    count = int((gold >= 0).sum() if labeled is None else len(labeled[1]))
-    if count < FEWEST_LABELED_TO_MEASURE:
-        expected = f"at least {FEWEST_LABELED_TO_MEASURE} labeled rows; without labels no "
-        expected += "temperature helps"
+    rows, gold = labeled or (scores, table.blocks["test"].labels)
+    if (count := (gold >= 0).sum()) < FEWEST_LABELED_TO_MEASURE:
+        expected = f"at least {FEWEST_LABELED_TO_MEASURE} labeled rows, as labels fit a temperature"
         remedy = "use --labeled=FILE, --gold=COLUMN, or a number"
-        raise InputError.at("--temperature=auto", expected, f"{count}", remedy)
-    temperature = float(find_temperature(*(labeled or (scores, gold))))
-    return temperature, temperature if labeled else cross_fit_temperature(scores, gold)
+        raise InputError.at("--temperature=auto", expected, count, remedy)
+    temperature = float(temperatures.find_temperature(rows, gold))
+    return temperature, temperature if labeled else temperatures.cross_fit_temperature(rows, gold)
 
 
 def _answer(text: str, table: ScoreTable, scores: np.ndarray) -> np.ndarray:
@@ -184,21 +164,20 @@ def _answer(text: str, table: ScoreTable, scores: np.ndarray) -> np.ndarray:
     return answer(scores, table.label_names.index(label), float(logit(share)))
 
 
-def _follow_file(file: str, tables: Sequence[ScoreTable]) -> list[tuple[Advice, Correction]]:
-    """Returns a file's advice for each context and the correction by it."""
-    saved, followed, left = read_advice(file), list[tuple[Advice, Correction]](), 0
+def _follow_file(file: str, tables: Sequence[ScoreTable]) -> tuple[list[Correction], list[Advice]]:
+    """Returns the correction of each context by a file's advice, and the advice."""
+    saved, found, advised = advices.read_advice(file), list[Correction](), list[Advice]()
     for table, title in zip(tables, distinct_titles(tables), strict=True):
         check_table(table, title)
         rows = check_scores(table.blocks["test"].log_probs, title)
-        advice = doubt(table, choose_advice(saved, file, table.label_names, context=title))
+        advice = doubt(table, advices.choose_advice(saved, file, table.label_names, context=title))
         warn_of_few_rows(advice.method, get_method(advice.method).probe.blocks, len(rows), title)
-        correction = Correction(advice.method, dict(advice.options), follow(table, advice))
-        followed.append((advice, correction))
-        left += advice.method == LEAVE
-    if left:
+        advised.append(advice)
+        found.append(Correction(advice.method, dict(advice.options), follow(table, advice)))
+    if left := sum(advice.method == advices.LEAVE for advice in advised):
         note = f"{file} advises to leave the scores of {left:,} of {len(tables):,} contexts as they"
         summaries.say_notes([f"{note} are: these stay unchanged."])
-    return followed
+    return found, advised
 
 
 def _correct(
@@ -208,9 +187,10 @@ def _correct(
     method, seed = args.method, args.seed
     for text in args.option:
         if "=" not in text:
-            remedy = "write it as in --option=strength=0.5"
-            raise InputError.at("--option", "NAME=VALUE", shown(text), remedy)
-    chosen = read_options(f"{method}.{text}" for text in args.option)
+            raise InputError.at(
+                "--option", "NAME=VALUE", shown(text), "write --option=strength=0.5"
+            )
+    chosen = chosen_options.read_options(f"{method}.{text}" for text in args.option)
     if args.strength is not None:
         chosen.setdefault(method, {})["strength"] = args.strength
     names = [str(table.context.get("task") or f"table {table.id}") for table in tables]
@@ -220,17 +200,15 @@ def _correct(
     found = run_methods(tables, [method], options=chosen, seed=seed, groups=groups, common=common)
     for table, where, skipped in zip(tables, names, found.skipped, strict=True):
         if reason := skipped.get(method):
-            raise InputError(
-                f"{where}: {method} cannot correct it: {reason}; choose another --method."
-            )
+            sentence = f"{where}: {method} cannot correct it: {reason}; choose another --method."
+            raise InputError(sentence)
         for name, block in table.blocks.items():
             check_scores(block.log_probs, f"{where}, block {name}")
         rows = len(table.blocks["test"].row_ids)
         warn_of_few_rows(method, get_method(method).probe.blocks, rows, where)
-    corrections = []
+    corrections, own = [], partial(chosen_options.with_common, found.options, [method])
     for corrected, of_context in zip(found.results, common, strict=True):
-        own = with_common(found.options, [method], of_context).get(method, {})
-        corrections.append(Correction(method, own, corrected[method]))
+        corrections.append(Correction(method, own(of_context).get(method, {}), corrected[method]))
     return corrections
 
 
@@ -249,8 +227,8 @@ def advise_contexts(
     """
     known = []
     for table, of_context in zip(tables, stated, strict=True):
-        is_by_design = of_context.known is None and table.context.get(BALANCED) is True
-        known.append(BY_DESIGN if is_by_design else of_context.known)
+        by_design = BY_DESIGN if table.context.get(BALANCED) is True else None
+        known.append(of_context.known or by_design)
     finished = list[Advice]()
     with Waiting("choosing a correction", len(tables)) as waiting:
         advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal)

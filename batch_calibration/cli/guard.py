@@ -20,8 +20,8 @@ EXTRA = "flax huggingface_hub matplotlib optax PIL platformdirs pyarrow tokenize
 def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
     """Prints a message about the interruption and exits like a shell, with code 130 or 143."""
     sys.stdout.flush()  # so that earlier output comes first
-    sentence = "stopped; finished work is kept: run the same command again to do the rest."
-    print(f"error: {sentence}", file=sys.stderr, flush=True)
+    sentence = "error: stopped; finished work is kept: run the same command again to do the rest."
+    print(sentence, file=sys.stderr, flush=True)
     # Not sys.exit, which would wait for JAX's threads, possibly forever.
     os._exit(128 + number)
 
@@ -142,10 +142,9 @@ def flag(key: str, setting: object = None) -> str:
     # Keys of the settings keep their underscores, as in config files.
     name = key if key in keys() else key.replace("_", "-")
     name = "prior" if key == "target_prior" else name
-    if isinstance(setting, bool):
-        return f"--{name}" if setting else f"--no-{name}"
-    text = ",".join(map(str, setting)) if isinstance(setting, tuple) else setting
-    return f"--{name}" if text is None else f"--{name}={text}"
+    if setting is None or isinstance(setting, bool):
+        return f"--no-{name}" if setting is False else f"--{name}"
+    return f"--{name}={','.join(map(str, setting)) if isinstance(setting, tuple) else setting}"
 
 
 def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:

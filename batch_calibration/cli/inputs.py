@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,6 +25,7 @@ from batch_calibration.files.rows import refuse_remote
 from batch_calibration.importers import Reading
 from batch_calibration.methods import METHODS
 from batch_calibration.methods.run import have_same_rows, task_of
+from batch_calibration.reporting.frame import Frame, group_by
 from batch_calibration.scores import POOLED_AS, ScoreTable
 
 INPUT = "the input"
@@ -47,10 +49,8 @@ def reading_of(args: Namespace) -> Reading:
     # `_range` reads the files again for each distance; this reading places missing scores nearest.
     if missing == "bound":
         if args.command not in RANGES:
-            raise InputError(
-                f"--missing=bound: only {' and '.join(RANGES)} show the range that missing labels "
-                f"allow; use {args.command} --missing=least."
-            )
+            expected, remedy = f"the command {' or '.join(RANGES)}", "use --missing=least"
+            raise InputError.at("--missing=bound", expected, args.command, remedy)
         missing = "least"
     as_given = ("format", "gold", "gold_as_is", "ids", "task", "model", "filter", "at")
     return Reading(
@@ -64,15 +64,14 @@ def reading_of(args: Namespace) -> Reading:
     )
 
 
-READS = [flag.name.replace("-", "_") for flag in options.READING if flag.name != "shards"]
-"""Options that another command needs to read the same files."""
-
-
-def typed_source(args: Namespace) -> str:
-    """Returns the files and their reading as they are typed: "scores.csv --gold=label"."""
-    given = [(name, getattr(args, name)) for name in READS]
-    typed = [guard.flag(name, v) for name, v in given if v or (name == "from_probs" and v is False)]
-    return shlex.join([*args.files, *typed])
+def typed_source(args: Namespace, flags: Sequence[options.Flag] = options.READING) -> str:
+    """Returns the files and the flags that are set as they are typed: "scores.csv --gold=label"."""
+    typed = [*args.files]
+    for flag in flags:
+        value = getattr(args, flag.name.replace("-", "_"))
+        values = value if isinstance(value, list) else [value] * (value != flag.default)
+        typed += [guard.flag(flag.name, one) for one in values]
+    return shlex.join(typed)
 
 
 def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreTable]]:
@@ -96,11 +95,8 @@ def contexts(args: Namespace, **changes: float) -> tuple[list[Path], list[ScoreT
     else:
         table_files, tables = _read(files, reading)
     tables = _named_apart(table_files, tables)
-    probe_tables: dict[str, list[ScoreTable]] = {}
-    for block, table in probes(args):
-        probe_tables.setdefault(block, []).append(table)
-    for block, of_block in probe_tables.items():
-        tables = _with_block(tables, block, of_block)
+    for block, pairs in group_by([*probes(args)], itemgetter(0)).items():
+        tables = _with_block(tables, block, [table for _, table in pairs])
     if getattr(args, "labeled", ""):
         files_of_labels = expand(args.labeled)
         widened = label_rows(tables, files_of_labels[0], reading)
@@ -130,9 +126,8 @@ def check_written(args: Namespace) -> None:
             continue
         for name in filter(None, names):
             files = glob.glob(name, recursive=True) if glob.has_magic(name) else [name]
-            for path in chain(
-                files, *(Path(file).iterdir() for file in files if Path(file).is_dir())
-            ):
+            folders = [Path(file) for file in files if Path(file).is_dir()]
+            for path in chain(files, *(folder.iterdir() for folder in folders)):
                 if Path(path).exists() and Path(path).samefile(written):
                     raise InputError.at(f"--{flag}", "a file that is not an input", written)
 
@@ -183,9 +178,8 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
             blocks = method.probe.blocks if method else ()
             name, file = next((block for block in blocks if block in PROBES), "cc"), text
         # Content-free prompts have no subject and no right label.
-        reading = reading_of(args)
-        gold = reading.gold if name in LABELED else ""
-        without = replace(reading, by=(), gold=gold, ids="")
+        gold = args.gold if name in LABELED else ""
+        without = replace(reading_of(args), by=(), gold=gold, ids="")
         for table in _read(expand(file), without)[1]:
             yield name, table
 
@@ -269,19 +263,16 @@ def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreT
         return tuple(str(table.context.get(key)) for key in ("task", "model", "shots", "seed"))
 
     # Tables and records identify a context by these keys.
-    names = list(map(name, tables))
-    if len(set(names)) == len(names):
+    of_name, renamed = group_by(tables, name), list[ScoreTable]()
+    if len(of_name) == len(tables):
         return tables
-    renamed = []
     for path, table in zip(files, tables, strict=True):
         stem = INPUT if str(path) == "-" else path.stem
-        task = str(table.context.get("task", ""))
+        task, facts = str(table.context.get("task", "")), table.context
         # If the task already has the file's name, the folder's name is added instead.
         suffix = stem if task != stem else path.parent.name
-        facts = table.context
-        twins = [place for place, other in enumerate(names) if other == name(table)]
-        if len(twins) > 1:
-            alike, own = [tables[place] for place in twins], {"file": suffix}
+        if len(alike := of_name[name(table)]) > 1:
+            own = {"file": suffix}
             if differing := _options_apart(alike):
                 suffix, own = differing[table.id], {}
             facts = {POOLED_AS: task, **facts, "task": f"{task} {suffix}".strip()}
@@ -289,16 +280,14 @@ def _named_apart(files: Sequence[Path], tables: list[ScoreTable]) -> list[ScoreT
                 facts["factors"] = {"task": task, **own}
         renamed.append(table._replace(context=facts))
     if len(set(map(name, renamed))) < len(renamed):
-        raise InputError(
-            f"{_title(files[0])}: two contexts have one name, so their numbers would be "
-            "indistinguishable; pass the columns that differ as --by, or rename one of the files."
-        )
+        remedy = "pass the columns that differ as --by, or rename one of the files"
+        got = "two with one name, which would be indistinguishable"
+        raise InputError.at(_title(files[0]), "contexts with different names", got, remedy)
     return renamed
 
 
 def _options_apart(tables: Sequence[ScoreTable]) -> dict[str, str]:
     """Maps the ids of contexts to the options in which they differ; empty if they do not."""
-    from batch_calibration.reporting.frame import Frame
     from batch_calibration.studies import Record
 
     group = Frame([Record.without_methods(table) for table in tables])

@@ -77,10 +77,8 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
             lines.append(_preference(judgments._replace(margins=of_judge), title))
     rows = zip(judgments.candidate, judgments.question, judgments.is_first, strict=True)
     if repeated := len(margins) - len(set(rows)):
-        lines.append(
-            f"{repeated:,} pairs repeat the same candidate, question and order: do two candidates "
-            "have the same name?"
-        )
+        said = f"{repeated:,} pairs repeat the same candidate, question and order"
+        lines.append(f"{said}: do two candidates have the same name?")
     if unknown := int(np.isnan(margins).sum()):
         lines.append(f"{unknown:,} pairs have no score and are left out.")
     if len(pairs.rows):
@@ -89,23 +87,17 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
             f"change the preferred answer with the order, and {100 * pairs.is_tied.mean():.1f} % "
             "have a tie in one order. Their mean over both orders needs no correction."
         )
-    if len(pairs.rows) > 1:
-        with suppress(InputError):  # raised if the orders are not random
-            calls = judging.calls_per_swap(judgments, pairs)
-            lines.append(
-                f"A pair in both orders costs two calls and is as precise as {calls:.2f} "
-                "corrected calls in one order."
-            )
-    human = int((judgments.human >= 0).sum())
-    if human:
+    with suppress(InputError):  # raised if the orders are not random
+        if len(pairs.rows) > 1:
+            said = f"as precise as {judging.calls_per_swap(judgments, pairs):.2f} corrected calls"
+            lines.append(f"A pair in both orders costs two calls and is {said} in one order.")
+    if human := (judgments.human >= 0).sum():
         lines.append(f"{human:,} pairs have people's answer.")
     answers = zip(judgments.candidate, judgments.question, judgments.human, strict=True)
     known = {answer for answer in answers if answer[-1] >= 0}
     if contradictory := len(known) - len({answer[:2] for answer in known}):
-        lines.append(
-            f"People's answers to {contradictory:,} of these questions contradict each other: "
-            "correct those that are mistakes."
-        )
+        said = f"People's answers to {contradictory:,} of these questions contradict each other"
+        lines.append(f"{said}: correct those that are mistakes.")
     return lines
 
 
@@ -177,7 +169,6 @@ def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, obje
         if not len(pairs.rows):
             raise
         summaries.say_notes([f"{error} Only pairs in both orders are corrected."])
-    has_people = bool((judgments.human >= 0).any())
     groups = [("all", np.ones(len(is_first), bool))]
     if len(judgments.names) > 1:
         is_of = judgments.candidate == np.arange(len(judgments.names))[:, None]  # [candidates, n]
@@ -190,11 +181,10 @@ def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, obje
         row["first / second"] = _by_place(as_judged, rows, is_first)
         row["after"] = _by_place(last, rows, is_first)
         if len(pairs.rows):
-            inside = rows[pairs.rows[:, 0]]
-            of_pairs = judgments.question[pairs.rows[:, 0]]
+            inside, of_pairs = rows[pairs.rows[:, 0]], judgments.question[pairs.rows[:, 0]]
             both = judging.win_rate(pairs.log_odds, of_pairs, inside)
             row["both orders"] = both if inside.any() else None
-        if has_people:
+        if (judgments.human >= 0).any():
             is_scored = rows & ~np.isnan(last)
             labeled = judgments.human[is_scored], judgments.question[is_scored]
             row["by people"] = judging.corrected_rate(last[is_scored] > 0, *labeled)

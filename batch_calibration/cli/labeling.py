@@ -14,7 +14,7 @@ from batch_calibration.cli import summaries
 from batch_calibration.cli.prior import read_columns
 from batch_calibration.diagnosis import labeling
 from batch_calibration.errors import InputError, nearest
-from batch_calibration.files import Json, csv_text, object_at, write_whole
+from batch_calibration.files import csv_text, object_at, write_whole
 from batch_calibration.importers import IMPORTERS, Imported, Reading, find_importer
 from batch_calibration.importers.cells import Column, numbers_of, texts_of
 from batch_calibration.importers.compressed import plain_copy
@@ -57,8 +57,7 @@ def find_rows(
         for row, row_id in enumerate(tables[places[0]].blocks["test"].row_ids):
             if row_of.setdefault((name * by_context, plain_id(row_id)), (name, row)) != (name, row):
                 expected = "row ids that stay different in a spreadsheet and in all contexts"
-                remedy = "use other --ids, or write each row's context into a column 'context': "
-                remedy += ", ".join(groups)
+                remedy = f"use other --ids, or a column 'context' with one of {', '.join(groups)}"
                 raise InputError.at(name, expected, f"{row_id!r} for two rows", remedy)
     return row_of
 
@@ -113,12 +112,9 @@ def label_rows(
     for line, key in enumerate(keys[ids[0]]):
         if cells[line] and key[0] in ("", *groups):
             if key not in row_of or row_of[key] in found:
-                where, got = f"{path}, row {line} (counted from 0)", repr(texts[ids[0]][line])
-                got += (
-                    " again"
-                    if key in row_of
-                    else nearest(key[1], (known for _, known in row_of), 0.8)
-                )
+                where = f"{path}, row {line} (counted from 0)"
+                near = nearest(key[1], (row_id for _, row_id in row_of), 0.8)
+                got = f"{texts[ids[0]][line]!r}{' again' if key in row_of else near}"
                 raise InputError.at(where, "the id of a row of the scores, once", got, "correct it")
             found[row_of[key]] = line
     where = f"{path}, column {labels[0]!r}"
@@ -126,6 +122,7 @@ def label_rows(
         remedy = "write the labels of some rows in this column"
         raise InputError.at(where, f"labels of rows of {', '.join(groups)}", "none", remedy)
     note = [f"{len(found):,} of {len(cells):,} rows of {path} have a label."]
+    note *= len(found) < len(cells)
     for name, places in groups.items():
         # In the order of the scores, because folds of rows depend on their order.
         rows = sorted(row for group, row in found if group == name)
@@ -134,23 +131,20 @@ def label_rows(
         for place in places if rows else ():
             (_, names, blocks), test = tables[place], tables[place].blocks["test"]
             right, order, read_as = read_gold(where, own, names, reading.gold_names)
-            imported = Imported(where, test.log_probs[rows], names, index_names=order)
-            fit = check_gold(imported, imported.log_probs, right[lines], replace(reading, gold=""))
-            notes: list[Json] = [*note * (len(found) < len(cells)), *read_as, *fit]
+            scores, gold = test.log_probs[rows], right[lines]
+            imported = Imported(where, scores, names, index_names=order)
+            fit = check_gold(imported, scores, gold, replace(reading, gold=""))
             row_ids = [test.row_ids[row] for row in rows]
-            block = make_block(test.log_probs[rows], right[lines], None, row_ids, {"notes": notes})
+            block = make_block(scores, gold, None, row_ids, {"notes": [*note, *read_as, *fit]})
             widened[place] = tables[place]._replace(blocks={**blocks, "labeled": block})
     return widened
 
 
-def check_output(output: str) -> None:
+def check_output(path: Path) -> None:
     """Raises an error if a file would be lost that is no table of rows without labels."""
-    path, where = Path(output), f"--output={output}"
-    if path.suffix != ".csv":
-        raise InputError.at(where, "a file that ends in .csv")
     if path.exists() and any(texts_of(read_columns(path).get(LABEL, ["?"]))):
         got = "a file with labels or other data, which would be lost"
-        raise InputError.at(where, "a new file", got, "name another file")
+        raise InputError.at(f"--output={path}", "a new file", got, "name another file")
 
 
 def write_rows(
@@ -162,16 +156,16 @@ def write_rows(
     label_of, left, probs = dict[Row, str](), list[Row](), list[np.ndarray]()
     for name, places in groups.items():
         tests, file = [tables[place].blocks["test"] for place in places], files[places[0]]
-        if labeled := tables[places[0]].blocks.get("labeled"):
+        _, names, blocks = tables[places[0]]
+        if labeled := blocks.get("labeled"):
             for row_id, right in zip(labeled.row_ids, labeled.labels, strict=True):
-                row = tests[0].row_ids.index(row_id)
-                label_of[name, row] = tables[places[0]].label_names[right]
+                label_of[name, tests[0].row_ids.index(row_id)] = names[right]
         probs.append(labeling.corrected_probs(np.stack([test.log_probs for test in tests])))
         order = labeling.order_rows(probs[-1])
         is_known = np.any([test.labels >= 0 for test in tests], axis=0)
         left += ((name, row) for row in order[~is_known[order]].tolist())
-        in_file = [t for t, other in zip(tables, files, strict=True) if other == file]
-        count = sum(len(table.blocks["test"].labels) for table in in_file)
+        of_files = zip(tables, files, strict=True)
+        count = sum(len(t.blocks["test"].labels) for t, other in of_files if other == file)
         texts[name] = _texts(file, count, tables[places[0]], reading)
     left, total = [row for row in left if row not in label_of], sum(map(len, probs))
     if not left:
@@ -182,20 +176,21 @@ def write_rows(
     # In random order, the lines that a person labels first are a sample of all.
     lines, random = [columns], np.random.default_rng(args.seed)
     for name, row in [*label_of, *(left[place] for place in random.permutation(chosen))]:
-        line = {name: cells[row] for name, cells in texts[name].items()}
-        line |= {ROW: tables[groups[name][0]].blocks["test"].row_ids[row], CONTEXT: name}
-        line[LABEL] = label_of.get((name, row), "")
+        line = {column: cells[row] for column, cells in texts[name].items()}
+        line |= {CONTEXT: name, LABEL: label_of.get((name, row), "")}
+        line[ROW] = tables[groups[name][0]].blocks["test"].row_ids[row]
         lines.append([line.get(column, "") for column in columns])
-    # With a byte order mark, spreadsheets read UTF-8.
-    content = csv_text(lines).encode("utf-8-sig", errors="backslashreplace")
-    write_whole(Path(args.output), content)
+    text = csv_text(lines)
+    # Spreadsheets need a byte order mark to read UTF-8.
+    encoding = "utf-8" if text.isascii() else "utf-8-sig"
+    write_whole(Path(args.output), text.encode(encoding, errors="backslashreplace"))
     how = f"spread evenly over answers and doubt in {len(left):,} rows without a label"
     how = how if len(chosen) < len(left) else f"all that have no label (--n={args.n})"
     said = f"{args.output}: {len(chosen):,} rows to label, {how}; {total - len(left):,} of "
     said += f"{total:,} rows are labeled already."
     listed = ""
-    if len(names := {table.label_names for table in tables}) == 1:
-        listed = f" ({', '.join(*names)})"
+    if len(label_names := {table.label_names for table in tables}) == 1:
+        listed = f" ({', '.join(*label_names)})"
         error = labeling.label_error(np.concatenate(probs))
         said += f" {labeling.narrowing(error, total)}" * (not holds_cosines(tables[0]))
     return f"{said} Write labels{listed} into the column {LABEL!r}, then run:"

@@ -27,14 +27,12 @@ from typing import Any
 from batch_calibration.errors import InputError, answering
 from batch_calibration.files import ended, is_day_old, process_name
 
+COORDINATOR = "HOST:PORT of process 0, the same for all, or auto under SLURM and on TPU pods"
 FLAGS = {
-    "coordinator": (
-        str, "work as one of several processes: HOST:PORT of process 0, the same for all, or auto "
-        "under SLURM and on TPU pods, where processes find each other"
-    ),
+    "coordinator": (str, COORDINATOR),
     "processes": (int, "number of processes"),
     "process": (int, "index of this process, from 0"),
-}  # fmt: skip
+}
 """Flags of a program that may be one of several processes: their type and help text."""
 M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 """Option numbers of glibc's mallopt, from malloc.h."""
@@ -55,8 +53,7 @@ def use_few_arenas() -> None:
     """
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         # CDLL(None) gives the symbols of this process, which include glibc's.
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:
+        if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
             mallopt(M_ARENA_MAX, ARENAS)
             mallopt(M_MMAP_MAX, 0)
             mallopt(M_TRIM_THRESHOLD, -1)  # never
@@ -86,9 +83,8 @@ def set_up(
             raise InputError("--processes and --process need --coordinator=HOST:PORT or auto.")
         return
     if coordinator != "auto" and (processes is None or process is None):
-        expected = "--processes and --process with it"
-        remedy = "use both, or --coordinator=auto under SLURM or on a TPU pod"
-        raise InputError.at("--coordinator=HOST:PORT", expected, remedy=remedy)
+        expected = "--processes and --process, or auto under SLURM or on a TPU pod"
+        raise InputError.at("--coordinator=HOST:PORT", expected)
     # With "auto", JAX reads all three from the cluster's environment.
     address = () if coordinator == "auto" else (coordinator, processes, process)
     where, remedy = f"--coordinator={coordinator}", "start all of them with the same address"
@@ -209,12 +205,10 @@ def _checksum(entry: Path) -> str:
         # Without this, a power failure could leave a name without its content.
         os.fsync(file.fileno())
         content = file.read()
-    try:
+    with suppress(Exception):  # each library raises its own kind of error
         _decompress()(content)
-    # Each library raises its own kind of error.
-    except Exception:
-        return ""
-    return f"{zlib.crc32(content):08x}"
+        return f"{zlib.crc32(content):08x}"
+    return ""
 
 
 def _decompress() -> Callable[[bytes], bytes]:

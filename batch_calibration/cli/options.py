@@ -1,7 +1,6 @@
 """The flags of the console program, and the parser that reads them."""
 
 import argparse
-import difflib
 import importlib.util
 import os
 import re
@@ -16,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from batch_calibration.cli import guard, launchers, machine, studies
 from batch_calibration.cli.study_options import PARTS
-from batch_calibration.errors import InputError, answering
+from batch_calibration.errors import InputError, answering, nearest
 from batch_calibration.settings import keys
 from batch_calibration.version import __version__
 
@@ -48,11 +47,9 @@ class Flag(NamedTuple):
 
 
 EXAMPLES = """examples, on scores that you have:
-  batch-calibration calibrate scores.csv --gold=label --output=corrected.csv
+  batch-calibration diagnose scores.csv --gold=label
   batch-calibration calibrate - < scores.csv > corrected.csv
-  batch-calibration compare samples_boolq_2026-01-01.jsonl
   batch-calibration report 'logs/**/samples_*.jsonl' --output=report.html
-  batch-calibration calibrate mmlu.npz --gold=answer --by=subject --probe=content_free.npz
 """
 STUDY_EXAMPLES = """examples, of a study, in this order:
   batch-calibration score --model=mini --data=mini --tasks=sst2,rte --seeds=5 --workdir=W
@@ -61,9 +58,6 @@ STUDY_EXAMPLES = """examples, of a study, in this order:
   batch-calibration report --workdir=W
 """
 HARNESS = "lm-eval"
-HARNESS_EXAMPLE = """example:
-  batch-calibration lm-eval --tasks=boolq,mmlu_anatomy -- --model hf --model_args pretrained=MODEL
-"""
 ADVICE = Flag("advice", "FILE", "advice to follow, from recommend --output")
 OF_APART = {
     "demo": (Flag("output", "DIR", "folder for the files (default: this one)", "."),),
@@ -143,39 +137,30 @@ ask prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --
 ask prompts.csv --labels=no,yes --model=NAME --output=scores.csv --key_variable=KEY
 judge pairs.jsonl --output=win_rates.csv
 judge annotations.json --dry-run
+lm-eval --tasks=boolq,mmlu_anatomy -- --model hf --model_args pretrained=MODEL
+completions bash > ~/.bash_completion
+demo --output=DIR
 """
-"""Two examples for each command on files."""
+"""Two examples for each command on files, one for each that needs no scores."""
 JUDGE_LINE = """
 a line of pairs.jsonl, with log-odds in nats (p_first: from 0 to 1):
   {"question": 7, "candidate": "mine", "candidate_first": true,
    "log_odds_first": 0.7, "human": "first"}
 leave human out if people did not answer; other formats: docs/judges.md
 """
-EPILOGS = {
-    HARNESS: HARNESS_EXAMPLE,
-    "completions": "example:\n  batch-calibration completions bash > ~/.bash_completion\n",
-    "demo": "examples:\n  batch-calibration demo\n  batch-calibration demo --output=DIR\n",
-}  # fmt: skip
-"""Text after the flags in a command's help, if it is not the examples of a study."""
 HOME = re.compile(r"^(--[\w.-]+=)(?:~|\$HOME)(?=/|$)")
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
-SHARES = (
-    "shares: no=0.8,yes=0.2; ranges: no=0.7..0.9; balanced or balanced:12 (points); estimated; a "
-    "file of LABEL,SHARE; FILE:COLUMN to count"
-)
-PLACE = "position of the label among several tokens: first, last, json:KEY or a regular expression"
-MISSING = (
-    "labels not returned: least (just below the lowest returned score), drop, bound (the range of "
-    "results), or nats such as -30"
-)
-TEMPERATURE = "divides the scores for probabilities: a number, or auto, by labels"
+SHARES = "no=0.8,yes=0.2; 0.7..0.9; balanced[:POINTS]; estimated; a file; FILE:COLUMN to count"
+PLACE = "the label's place in several tokens: first, last, json:KEY or a regular expression"
+MISSING = "labels not returned: least, drop, bound or nats such as -30 (docs/your-scores.md)"
+TEMPERATURE = "divisor of the scores: a number, or auto"
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
     Flag("labels", "A,B", "columns of scores, or label names in order"),
     Flag("tokens", "A=x|y,B=z", "tokens that represent a label"),
     Flag("gold", "COLUMN", "column of the right label, its name or index"),
     Flag("gold-names", "A,B", "names of the right labels 0, 1, ..."),
-    Flag("gold-as-is", "", "keep right labels that the scores do not fit"),
+    Flag("gold-as-is", "", "keep right labels that the scores do not fit", False),
     Flag("ids", "COLUMN", "column of row ids"),
     Flag("by", "COLUMN", "columns that identify a context"),
     Flag("task", "NAME", "name for the task"),
@@ -187,7 +172,7 @@ READING = (
     Flag("shards", "", "the files are parts of one data set", None),
     # By default the numbers decide.
     Flag("from-probs", "", "the numbers are probabilities, or are not", None),
-    Flag("cosines", "", "the numbers are cosines, scaled or not"),
+    Flag("cosines", "", "the numbers are cosines, scaled or not", False),
 )
 LEARNING = (
     Flag("positive", "LABEL", "label with the cut-off", of="threshold"),
@@ -197,9 +182,7 @@ LEARNING = (
     Flag("option", "METHOD.NAME=VALUE", "an option of a method; may be repeated", [], of=COMPARING),
     Flag("method", None, "method (default: bc); see docs/method.md", of=CORRECTING),
     Flag("option", "NAME=VALUE", "an option of the method; may be repeated", [], of=CORRECTING),
-    Flag(
-        "strength", None, "how much of the bias is removed (default: 1)", None, float, of=CORRECTING
-    ),
+    Flag("strength", None, "share of the bias to remove (default: 1)", None, float, CORRECTING),
     ADVICE._replace(of=CORRECTING),
     Flag("temperature", "T", TEMPERATURE, None, of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=SHOWING),
@@ -240,9 +223,7 @@ WRITING = (
 ASKING = (
     Flag("labels", "A,B", "the answers to score", None, is_required=True),
     Flag("model", "NAME", "the server's name for the model", None, is_required=True),
-    Flag(
-        "prompt", "COLUMN", "prompts' column (default: prompt, text, input, question or messages)"
-    ),
+    Flag("prompt", "COLUMN", "column (default: prompt, text, input, question or messages)"),
     Flag("ids", "COLUMN", "column of row ids (default: id, or row numbers)"),
     Flag("gold", "COLUMN", "column of the right label (default: label, gold or answer)"),
 )
@@ -298,10 +279,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Prints the message, suggests the most similar flag, and exits with code 2."""
         unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's wording
-        flags = {flag: 0 for flag in self.flags() if flag.startswith("--")}
-        near = difflib.get_close_matches(unknown[1], flags, n=1) if unknown else []
-        hint = f"; did you mean {near[0]}?" if near else ""
-        if unknown and not near and len(flags) <= MAX_LISTED:
+        flags = list(dict.fromkeys(flag for flag in self.flags() if flag.startswith("--")))
+        hint = nearest(unknown[1], flags, 0.6).replace("'", "") if unknown else ""
+        if unknown and not hint and len(flags) <= MAX_LISTED:
             hint = f"; there are {', '.join(flags)}"
         guard.fail(f"{message}{hint}; {self.prog} --help lists the flags.")
 
@@ -323,7 +303,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     # A file after the flag alone is not its value.
     words = ["--ordinal=" if word == "--ordinal" else word for word in words]
     command = words[0] if words else ""
-    if not command.startswith("-") and command and command not in COMMANDS:
+    if command and command[0] != "-" and command not in COMMANDS:
         guard.fail(str(InputError.unknown("command", command, COMMANDS)))
     if command in WITH_CONFIG:
         # Keys may also have the prefix that the programs of experiments/ require.
@@ -348,7 +328,7 @@ def _respell(words: Sequence[str], flags: Collection[str]) -> list[str]:
     """Corrects the hyphens and underscores of flags, with a note for each correction."""
     right, respelled = {re.sub("[-_]", "", flag): flag for flag in flags}, list(words)
     # Words after two dashes belong to another program.
-    for place in range(words.index("--") if "--" in words else len(words)):
+    for place in range([*words, "--"].index("--")):
         name, *rest = words[place].partition("=")
         near = right.get(re.sub("[-_]", "", name), name)
         if name.startswith("--") and name not in flags and near != name:
@@ -374,13 +354,12 @@ def _make_parser(chosen: str, *, of_study: bool = True) -> tuple[Parser, dict[st
     commands = dict[str, Parser]()
     for name, summary in COMMANDS.items():
         own = (line for line in OWN_EXAMPLES.splitlines() if line.startswith(f"{name} "))
-        lines = [f"  batch-calibration {line}" for line in own]
-        lines += [JUDGE_LINE] * (name == "judge")
+        lines = [f"  batch-calibration {line}" for line in own] + [JUDGE_LINE] * (name == "judge")
         if name in ON_BOTH and not of_study:
             lines.append(f"on a study:\n  batch-calibration {name} --workdir=W [--help]")
         title = f"{summary[0].upper()}{summary[1:]}."
-        usage = f"batch-calibration {name} [FLAGS] FILE ..." if lines else None
-        epilog = "\n".join(["examples:", *lines]) if lines else EPILOGS.get(name, STUDY_EXAMPLES)
+        usage = f"batch-calibration {name} [FLAGS] FILE ..." if name in ON_FILES else None
+        epilog = "\n".join(["examples:", *lines]) if lines else STUDY_EXAMPLES
         commands[name] = add(name, help=summary, description=title, usage=usage, epilog=epilog)
         if chosen in ("", name):
             _add_flags(commands[name], name, of_study=of_study)
@@ -406,29 +385,25 @@ def _add_flags(parser: Parser, command: str, *, of_study: bool) -> None:
         add_flags(group, flags_of(command))
         for action in () if of_study else group._group_actions:
             action.help = argparse.SUPPRESS
-    plugin = Flag("plugin", "FILE", "a Python file with your own method or task", [])
-    add_flags(parser, [plugin])
+    add_flags(parser, [Flag("plugin", "FILE", "a Python file with your own method or task", [])])
 
 
 def flags_of(command: str) -> list[Flag]:
     """Returns the flags of a command on studies."""
-    flags = list[Flag]()
-    if command != "show":
-        # calibrate and report may read files instead
-        is_required = command in ON_STUDIES
-        flags.append(Flag("workdir", "DIR", "folder of the study", is_required=is_required))
-    if command in WITH_CONFIG:
-        text = "a config file; other flags precede its keys, as --config.KEY or --KEY"
-        flags.append(Flag("config", "FILE[:PRESET]", text, None))
+    # calibrate and report may read files instead
+    workdir = Flag("workdir", "DIR", "folder of the study", is_required=command in ON_STUDIES)
+    text = "a config file; other flags precede its keys, as --config.KEY or --KEY"
+    config = Flag("config", "FILE[:PRESET]", text, None)
+    flags = [workdir] * (command != "show") + [config] * (command in WITH_CONFIG)
     return [*flags, *OF_STUDIES.get(command, ()), *flags_of_keys(PARTS.get(command, ()))]
 
 
 @cache
-def flags_of_keys(part_names: tuple[str, ...], without: tuple[str, ...] = ()) -> list[Flag]:
+def flags_of_keys(part_names: tuple[str, ...]) -> list[Flag]:
     """Returns a flag for each key of some parts of the settings."""
     flags = []
     for name, key in keys().items():
-        if key.part in part_names and name not in without:
+        if key.part in part_names:
             default = f" (default: {key.default})" if key.default not in ("", ()) else ""
             choices = "{" + ",".join(key.choices) + "}" if key.choices else ""
             metavar = choices or ("A,B" if key.is_tuple else METAVARS[key.kind])
@@ -482,18 +457,18 @@ def run_harness(args: Namespace) -> None:
     for argument in args.arguments:
         flag = argument.partition("=")[0]
         # -t and beginnings of flags count, too, because argparse accepts abbreviations.
-        is_short = flag.startswith("-t")
-        if is_short or (len(flag) > 3 and any(name.startswith(flag) for name in OVERLAY_FLAGS)):
+        if flag[:2] == "-t" or (flag[3:] and any(name.startswith(flag) for name in OVERLAY_FLAGS)):
             raise InputError.at(HARNESS, f"{flag} before the two dashes", f"{argument} after them")
     # Importing the harness takes seconds, and --help does not need it.
     from batch_calibration.integrations.lm_eval import write_overlays
 
-    names, folder = [name for name in args.tasks.split(",") if name], Path(args.output)
-    correction = args.method, _shares(args.prior), args.include_path or None, args.advice or None
-    tasks, notes = write_overlays(names, folder, *correction)
-    for note in notes:
-        print(note, file=sys.stderr)
-    print(f"{len(tasks)} tasks with corrected accuracies: {folder}", file=sys.stderr)
+    names, folder = split_names(args.tasks), Path(args.output)
+    with answering(ValueError, f"--prior={args.prior}", "a share of each choice, such as 0.3,0.7"):
+        shares = list(map(float, args.prior.split(","))) if args.prior else None
+    facts = args.method, shares, args.include_path or None, args.advice or None
+    tasks, notes = write_overlays(names, folder, *facts)
+    written = f"{len(tasks)} tasks with corrected accuracies: {folder}"
+    print("\n".join([*notes, written]), file=sys.stderr)
     # The harness accepts one folder, so groups from another folder are replaced by their tasks.
     chosen = tasks if args.include_path else names
     command = ["-m", "lm_eval", "--tasks", ",".join(chosen), "--include_path", str(folder)]
@@ -504,14 +479,6 @@ def run_harness(args: Namespace) -> None:
     done = subprocess.run([sys.executable, *command, *args.arguments], env=os.environ, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
-
-
-def _shares(text: str) -> list[float] | None:
-    """Returns the numbers of --prior; an empty text gives None."""
-    if not text:
-        return None
-    with answering(ValueError, f"--prior={text}", "a share of each choice, such as 0.3,0.7"):
-        return list(map(float, text.split(",")))
 
 
 APART: dict[str, Callable[[Namespace], None]] = {
@@ -544,8 +511,8 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     if command == "ask":
         groups["prompts and answers"] = ASKING
         # A tokenizer is only for protocols that send token ids, which only studies use.
-        keys_of_server = flags_of_keys(("api",), without=("tokenizer",))
-        groups["server; api_scores is chat here by default"] = keys_of_server
+        of_server = [flag for flag in flags_of_keys(("api",)) if flag.name != "tokenizer"]
+        groups["server; api_scores is chat here by default"] = of_server
     elif command not in NO_SCORES.split():
         groups["contents of the files"] = READING
         if command not in ("convert", "ensemble", "label"):

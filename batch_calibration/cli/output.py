@@ -23,22 +23,25 @@ from batch_calibration.cli import inputs, prior
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.diagnosis.diagnosis import Grades
+from batch_calibration.diagnosis.threshold import Threshold
 from batch_calibration.errors import CONTROLS, InputError, answering, extra
-from batch_calibration.files import object_at, quote_formula, quote_formulas, write_csv, write_whole
-from batch_calibration.importers.lm_eval import results_of
-from batch_calibration.integrations.streams import (
-    CONFIDENCE,
-    Streamed,
-    correct_stream,
-    count_rows,
-    open_source,
+from batch_calibration.files import (
+    csv_text,
+    object_at,
+    quote_formula,
+    quote_formulas,
+    write_csv,
+    write_whole,
 )
+from batch_calibration.importers.lm_eval import results_of
+from batch_calibration.integrations import streams
 from batch_calibration.metrics import accuracy, balanced_accuracy
 from batch_calibration.metrics.grades import expected_grade
 from batch_calibration.reporting.cells import Cells, show_cells
 from batch_calibration.scores import FILLED, PROBABILITY, ScoreTable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
+FIGURES = (".png", ".pdf", ".svg")
 ABOUT = ("task", "model")
 """Columns that name the context of each row, if there are several contexts."""
 STREAM_METHODS = ("bc", "cc")
@@ -70,20 +73,17 @@ class Scored(NamedTuple):
     answers: np.ndarray | None = None
 
 
-def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
-    """Raises an error if no format has the ending of this file name."""
-    endings = (*ENDINGS, *more_endings)
+def check_output(output: str, endings: Sequence[str] = ENDINGS) -> None:
+    """Raises an error if no format has the ending of this file name, or it may not be replaced."""
     if output and output != "-" and Path(output).suffix not in endings:
         expected = f"a file that ends in {', '.join(endings)}"
         raise InputError.at(output, expected, remedy="rename the output")
     # A file is replaced as a whole: a link would become a file, and its target would stay.
-    if Path(output).is_symlink() or (Path(output).is_file() and not _may_write(Path(output))):
-        got = "a link" if Path(output).is_symlink() else "a read-only file"
+    path, got = Path(output), ""
+    if path.is_file() and not (path.stat().st_mode & 0o200 and os.access(path, os.W_OK)):
+        got = "a read-only file"
+    if got := "a link" if path.is_symlink() else got:
         raise InputError.at(output, "a file that may be replaced", got, "name another file")
-
-
-def _may_write(path: Path) -> bool:
-    return bool(path.stat().st_mode & 0o200) and os.access(path, os.W_OK)
 
 
 def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
@@ -94,7 +94,7 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
     blocks = [scored.table.blocks["test"] for scored in contexts]
     # All rows have the same columns. A single context needs no columns that identify it.
     keys = [*ABOUT] * (len(contexts) > 1) + ["row", "prediction"]
-    keys += [CONFIDENCE] * contexts[0].has_probs
+    keys += [streams.CONFIDENCE] * contexts[0].has_probs
     keys += ["gold"] * any((block.labels >= 0).any() for block in blocks)
     keys += ["filled"] * any(FILLED in block.spec for block in blocks)
     keys += ["expected_grade", "grade_deviation"] * all(context.grades for context in contexts)
@@ -106,11 +106,11 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
             columns[column[key]] = np.full(len(scores), str(table.context.get(key, "")), object)
         columns[column["row"]] = np.array(block.row_ids, object)
         columns |= zip(table.label_names, scores.T, strict=True)
-        if CONFIDENCE in column:
+        predicted = scores.argmax(axis=-1) if answers is None else answers
+        if streams.CONFIDENCE in column:
             probs = softmax(scores, axis=-1)
             columns |= zip(map(PROBABILITY.format, table.label_names), probs.T, strict=True)
-            columns[column[CONFIDENCE]] = probs.max(axis=-1)
-        predicted = scores.argmax(axis=-1) if answers is None else answers
+            columns[column[streams.CONFIDENCE]] = probs[np.arange(len(probs)), predicted]
         columns[column["prediction"]] = names[predicted]
         if "gold" in column:
             columns[column["gold"]] = names[block.labels]  # -1, unknown, is the last name, ""
@@ -165,10 +165,8 @@ def write(contexts: Sequence[Scored], output: str) -> None:
     ending = Path(output).suffix
     # Only JSON Lines can hold rows with different columns.
     if len(labels) > 1 and ending != ".jsonl":
-        raise InputError(
-            f"{output}: the contexts have {len(labels)} sets of labels, which one table cannot "
-            "hold; write a .jsonl file, or write each file of scores separately."
-        )
+        remedy = "write a .jsonl file, or write each file of scores separately"
+        raise InputError.at(output, "contexts of the same labels", f"{len(labels)} sets", remedy)
     if ending == ".npz":
         write_whole(Path(output), _npz(contexts))
         return
@@ -242,19 +240,16 @@ def _parquet(columns: Columns) -> bytes:
 
 def _npz(contexts: Sequence[Scored]) -> bytes:
     blocks = [context.table.blocks["test"] for context in contexts]
-    arrays: dict[str, Any] = {
-        "scores": np.concatenate([context.scores for context in contexts]),  # [n, k]
-        "gold": np.concatenate([block.labels for block in blocks]),
-        "row": np.array(list(chain.from_iterable(block.row_ids for block in blocks))),
-    }
+    arrays: dict[str, Any] = {"scores": np.concatenate([context.scores for context in contexts])}
+    arrays["gold"] = np.concatenate([block.labels for block in blocks])
+    arrays["row"] = np.concatenate([block.row_ids for block in blocks])
     if contexts[0].has_probs:
         arrays["probabilities"] = softmax(arrays["scores"], axis=-1)
     for key in ABOUT:
         facts = [str(context.table.context.get(key, "")) for context in contexts]
         arrays[key] = np.repeat(facts, [len(block.row_ids) for block in blocks])
-    order = _file_order(contexts)
+    order, buffer = _file_order(contexts), io.BytesIO()
     arrays = {name: array[order] for name, array in arrays.items()}
-    buffer = io.BytesIO()
     np.savez_compressed(buffer, labels=np.array(contexts[0].table.label_names), **arrays)
     return buffer.getvalue()
 
@@ -276,10 +271,10 @@ def plain(fact: object) -> object:
     """
     if isinstance(fact, np.ndarray | np.generic):
         return plain(fact.tolist())
-    if isinstance(fact, dict):
-        return {str(name): plain(member) for name, member in fact.items()}
     if isinstance(fact, tuple) and hasattr(fact, "_asdict"):
         return plain(fact._asdict())
+    if isinstance(fact, dict):
+        return {str(name): plain(member) for name, member in fact.items()}
     if isinstance(fact, list | tuple):
         return [plain(member) for member in fact]
     if isinstance(fact, float) and not math.isfinite(fact):
@@ -287,22 +282,26 @@ def plain(fact: object) -> object:
     return fact
 
 
-def check_plot(path: str) -> None:
-    """Raises an error if no figure format has the ending of this path."""
-    if path and Path(path).suffix not in (".png", ".pdf", ".svg"):
-        raise InputError.at(f"--plot={path}", "a file that ends in .png, .pdf or .svg")
+def write_lines(path: str, lines: Sequence[Sequence[object]], name: str) -> None:
+    """Writes a table as CSV, and prints its name and its path."""
+    write_whole(Path(path), csv_text(lines).encode(errors="backslashreplace"))
+    print(f"{name}: {path}", file=sys.stderr)
 
 
-def write_plot(path: str, contexts: Sequence[CorrectedContext], output_stream: TextIO) -> None:
-    """Writes the figure if a path is given."""
+def write_plot(
+    path: str, contexts: Sequence[CorrectedContext], stream: TextIO, cuts: Sequence[Threshold] = ()
+) -> None:
+    """Writes the figure of the diagnoses, or of the cut-offs, if a path is given."""
     if path:
-        with answering(ImportError, "--plot", "matplotlib, which draws it", extra("plots")):
-            from batch_calibration.reporting.figures.preferences import draw_preferences
-            from batch_calibration.reporting.figures.style import to_file
+        from batch_calibration.reporting.figures import preferences, style, thresholds
+
         titles = [title(context.table) for context in contexts]
-        drawn = draw_preferences([context.diagnosis for context in contexts], titles)
-        write_whole(Path(path), to_file(drawn.figure, Path(path).suffix[1:]))
-        print(f"figure: {path}", file=output_stream)
+        if cuts:
+            drawn = thresholds.draw_thresholds(cuts, titles)
+        else:
+            drawn = preferences.draw_preferences([one.diagnosis for one in contexts], titles)
+        write_whole(Path(path), style.to_file(drawn.figure, Path(path).suffix[1:]))
+        print(f"figure: {path}", file=stream)
 
 
 def write_harness_results(
@@ -340,8 +339,7 @@ def write_harness_results(
 def _harness_metrics(context: CorrectedContext, method: str) -> dict[str, float]:
     """Returns the metrics of one task by their names in the harness's results."""
     block = context.table.blocks["test"]
-    scores = np.asarray(block.log_probs)
-    is_known = block.labels >= 0
+    scores, is_known = np.asarray(block.log_probs), block.labels >= 0
     metrics = {"preference_nats": float(np.ptp(scores.astype(np.float64).mean(axis=0)))}
     if is_known.any():
         labels, after = block.labels[is_known], context.predicted[is_known]
@@ -366,11 +364,13 @@ def is_streamed(args: Namespace, files: Sequence[Path]) -> bool:
     fits = fits and not (args.option or args.results) and args.prior != prior.ESTIMATED
     if fits and not args.ordinal and Path(args.output).suffix == ".parquet":
         return True
-    if (rows := count_rows(files)) > MAX_ROWS_IN_MEMORY:
-        raise InputError(
-            f"{args.files[0]}: {rows:,} rows are too many for a table in memory; use "
-            "--output=FILE.parquet and --method=bc or cc, not --ordinal, to read batch by batch."
+    if (rows := streams.count_rows(files)) > MAX_ROWS_IN_MEMORY:
+        expected, remedy = (
+            f"at most {MAX_ROWS_IN_MEMORY:,} rows in memory",
+            "to read batch by batch, ",
         )
+        remedy += "use --output=FILE.parquet and --method=bc or cc, not --ordinal"
+        raise InputError.at(args.files[0], expected, f"{rows:,}", remedy)
     return False
 
 
@@ -379,13 +379,15 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     if args.plot:
         raise InputError("--plot: Parquet that is read as a stream is not drawn; leave --plot out.")
     reading = inputs.reading_of(args)
-    labels = open_source(files, reading).labels
+    labels = streams.open_source(files, reading).labels
     say_notes(inputs.note_of_files(args, files))
     bias, strength = _stream_bias(args, labels), 1.0 if args.strength is None else args.strength
     stated = prior.read_shares(args.prior, [labels])[0].options if args.prior else {}
     shares = cast("Sequence[float] | None", stated.get("target_prior"))
     with Waiting("correcting rows") as waiting:
-        correct = partial(correct_stream, files, args.output, reading, progress=waiting.move)
+        correct = partial(
+            streams.correct_stream, files, args.output, reading, progress=waiting.move
+        )
         correct = partial(correct, temperature=args.temperature or 1.0)
         done = correct(bias=bias, strength=strength, target_prior=shares, by_file=not args.shards)
     say_notes(done.notes)
@@ -405,7 +407,7 @@ def _stream_bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None
     return means
 
 
-def _show_stream(args: Namespace, done: Streamed) -> None:
+def _show_stream(args: Namespace, done: streams.Streamed) -> None:
     cells: Cells = [["label", "predicted", f"after {args.method}"]]
     for name, *shares in zip(done.label_names, done.before, done.after, strict=True):
         cells.append([name, *(f"{100 * share:.1f}" for share in shares)])

@@ -10,7 +10,7 @@ import numpy as np
 
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import spell
-from batch_calibration.files import Json
+from batch_calibration.files import Json, list_at, object_at
 from batch_calibration.methods import METHODS
 from batch_calibration.reporting.cells import Cells, show_cells
 from batch_calibration.scores import context_id
@@ -43,15 +43,13 @@ def show_prompts(
 def _show_context(context: RenderedContext, rows: int) -> None:
     """Prints the first rows of every block."""
     facts = context.context
-    options = facts.get("options")
     title = f"=== {facts['task']}, seed {facts['seed']}, {facts['shots']} shots"
-    for key, option in options.items() if isinstance(options, dict) else ():
+    for key, option in object_at(facts, "options").items():
         title += f", {key} {option}"
     print(title)
     if "served" in facts:
         print(f"the data have no split {facts['split']!r}; {facts['served']!r} replaces it")
-    shown = facts["demonstrations"]
-    names = ", ".join(map(str, shown)) if isinstance(shown, list) else ""
+    names = ", ".join(map(str, list_at(facts, "demonstrations")))
     print(f"demonstrations: {names or 'none'}")
     for name, texts in zip(context.label_names, context.label_texts, strict=True):
         print(f"label {name}: {', '.join(map(repr, texts))}")
@@ -81,8 +79,8 @@ def _show_boundary(context: RenderedContext, budget: TokenBudget) -> None:
     prompt, label_tokens = budget.boundary(inputs[0], labels)
     # Some tokenizers have no token for the beginning of a text.
     beginning = "included" if budget.tokenizer_info.bos is not None else "none"
-    print(f"--- tokens of the first test row: {len(prompt)}, beginning token {beginning}, of "
-          f"{budget.positions} positions")  # fmt: skip
+    count = f"{len(prompt)} of {budget.positions} positions"
+    print(f"--- tokens of the first test row: {count}, beginning token {beginning}")
     for text, tokens in zip(labels, label_tokens, strict=True):
         # The last six tokens show how the prompt ends.
         print(f"... {' '.join(map(repr, prompt[-6:]))} | {' '.join(map(repr, tokens))}  ({text!r})")
@@ -111,9 +109,9 @@ def _show_api_cost(contexts: Sequence[RenderedContext], scorer: ApiScorer) -> No
     tokens = sum(cost.tokens for cost in costs.values())
     price, tokenizer = scorer.settings.price, scorer.settings.tokenizer
     rule = f"as one for {BYTES_PER_TOKEN} bytes (no {spell('tokenizer')})"
-    print(f"tokens are counted {f'with the tokenizer of {tokenizer}' if tokenizer else rule}; "
-          f"{tokens:,} tokens at {spell('price')}, ${price:g} a million, cost "
-          f"${tokens / 1e6 * price:,.2f}")  # fmt: skip
+    rule = f"with the tokenizer of {tokenizer}" if tokenizer else rule
+    sums = f"{tokens:,} tokens at {spell('price')}, ${price:g} a million, cost"
+    print(f"tokens are counted {rule}; {sums} ${tokens / 1e6 * price:,.2f}")
 
 
 def _show_sums(

@@ -100,9 +100,8 @@ def read_shares(text: str, names_by_context: Sequence[Sequence[str]]) -> list[St
     orders = list(dict.fromkeys(map(", ".join, names_by_context)))
     if not is_named and len(orders) > 1:
         remedy = f"write them as {_example(names_by_context[0])}"
-        expected = "shares with label names, because the contexts have different labels: "
-        expected += f"{orders[0]} and {orders[1]}"
-        raise InputError.at(where, expected, f"{text!r}", remedy)
+        expected = f"label names, as contexts have the labels {orders[0]} and {orders[1]}"
+        raise InputError.at(where, expected, repr(text), remedy)
     if repeated := first_repeated(names) if is_named else "":
         raise InputError.at(where, "each label once", f"{repeated!r} twice", "correct it")
     return [_in_order(where, text, labels, names, numbers) for labels in names_by_context]
@@ -139,12 +138,11 @@ def _example(labels: Sequence[str]) -> str:
 
 def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
     """Reads a share from each line of a file, and its label if there is one, else ""."""
-    try:
+    cells = list[list[str]]()
+    with suppress(ValueError, csv.Error):  # reported below
         # "-sig" skips the byte order mark that a spreadsheet may write.
-        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
-    except (ValueError, csv.Error):
-        lines = []  # reported below
-    cells = [line for line in lines if line]
+        lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")))
+        cells += filter(None, lines)
     if not cells or set(map(len, cells)) not in ({1}, {2}):
         expected = f"a share on each line, or LABEL,SHARE for each of {', '.join(labels)}"
         raise InputError.at(path, expected, "other lines")
@@ -175,11 +173,9 @@ def _count_labels(
             remedy = f"write the shares you expect, such as {_example(labels)}"
             raise InputError.at(where, expected, got, remedy)
         if total < FEW_COUNTED:
-            summaries.say_notes([
-                f"{total:,} labels were counted; shares of fewer than {FEW_COUNTED} are noisy. "
-                "`recommend` moves the shares that it estimates from the scores only as far as "
-                "the counts contradict them."
-            ])  # fmt: skip
+            note = f"{total:,} labels were counted; shares of fewer than {FEW_COUNTED} are noisy. "
+            note += "`recommend` moves its estimates only as far as the counts contradict them."
+            summaries.say_notes([note])
         return Stated(counts=tuple(counts.tolist()))
 
     return [count(tuple(labels)) for labels in names_by_context]
@@ -202,19 +198,16 @@ def _estimate(table: ScoreTable) -> tuple[Stated, str]:
 
     The note warns if the counted rows are the rows to correct.
     """
-    test, k = table.blocks["test"].labels, len(table.label_names)
-    labeled = table.blocks.get("labeled")
-    gold = test if labeled is None else labeled.labels  # -1: unknown
+    labeled, k = table.blocks.get("labeled"), len(table.label_names)
+    gold = (labeled or table.blocks["test"]).labels  # -1: unknown
     known_labels = gold[gold >= 0]
     if not len(known_labels):
         remedy = "use --labeled=FILE, or state the shares"
-        expected = "labeled rows to count; without labels, label shares cannot be separated "
-        expected += "from the bias"
+        expected = "labeled rows to count, which separate label shares from the bias"
         raise InputError.at(f"--prior={ESTIMATED}", expected, remedy=remedy)
-    note = ""
-    if labeled is None:
-        note = (
-            f"The shares are counted from the {len(known_labels):,} right answers in the file, "
-            "which are unknown in practice: the accuracy is the best that stated shares can give."
-        )
-    return Stated(know_shares(counted_shares(np.bincount(known_labels, minlength=k)))), note
+    note = (
+        f"The shares are counted from the {len(known_labels):,} right answers in the file, which "
+        "are unknown in practice: the accuracy is the best that stated shares can give."
+    )
+    shares = counted_shares(np.bincount(known_labels, minlength=k))
+    return Stated(know_shares(shares)), note * (labeled is None)

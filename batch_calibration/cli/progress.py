@@ -179,8 +179,7 @@ def watch_workers(workdir: str | Path, studies: Sequence[Study]) -> Iterator[Cal
 
 
 def _follow(store: Store, plans: list[str], bar: ProgressBar, has_ended: Event) -> None:
-    rows_done = dict[str, int]()
-    is_last = False
+    rows_done, is_last = dict[str, int](), False
     # One more read after the end, so that the bar shows it.
     while not is_last:
         is_last = has_ended.wait(LOOK_EVERY)
@@ -203,8 +202,7 @@ def _show_rows(
             if context.id not in rows_done:  # else its rows would count twice
                 rows += heartbeats[context.id].rows
     rows += sum(rows_done.values())
-    more = f" and {len(running) - 1} more" if running[1:] else ""
-    waiting = "waiting" if len(planned) > len(rows_done) else "scored"
-    description = f"{running[0]}{more}" if running else waiting
-    total = sum(context.rows for context in planned)
-    bar.update(ScoringProgress(description, rows, total))
+    description = "waiting" if len(planned) > len(rows_done) else "scored"
+    if running:
+        description = running[0] + f" and {len(running) - 1} more" * (len(running) > 1)
+    bar.update(ScoringProgress(description, rows, sum(context.rows for context in planned)))

@@ -63,11 +63,10 @@ def score(study: "Study", workdir: str, say: Say | None = None) -> None:
         report = studies.run_scoring(*study, store, notify=say, command=typed, progress=bar.update)
     for note in report.notes:
         say(note)
-    say(
-        f"{len(report.ids)} contexts: {report.scored:,} rows scored in {report.seconds:.1f} s, "
-        f"{report.inputs - report.scored:,} were already stored; the scores are in "
-        f"{store.workdir / 'scores'}"
-    )
+    scored = f"{report.scored:,} rows scored in {report.seconds:.1f} s"
+    stored = f"{report.inputs - report.scored:,} were already stored"
+    folder = store.workdir / "scores"
+    say(f"{len(report.ids)} contexts: {scored}, {stored}; the scores are in {folder}")
 
 
 def calibrate(
@@ -90,10 +89,8 @@ def calibrate(
         rows = [("method", "why it is left out of some contexts"), *report.skipped.items()]
         write_whole(listing, studies.csv_text(rows).encode())
         print(f"left out of some contexts: {len(report.skipped)} methods; reasons: {listing}")
-    print(
-        f"{len(report.records)} score tables in {report.seconds:.1f} s, compilation included; the "
-        f"records are in {workdir}/records"
-    )
+    spent = f"{report.seconds:.1f} s, compilation included"
+    print(f"{len(report.records)} score tables in {spent}; the records are in {workdir}/records")
     if report.broken:  # last, so that all other output is complete
         raise InputError(" ".join(report.broken))
 
@@ -172,13 +169,11 @@ def make_report(workdir: str) -> None:
     from batch_calibration.studies import runs
 
     keep_programs()
-    store = studies.Store(workdir)
-    page = store.workdir / "report.html"
-    records = store.records()
+    store, source = studies.Store(workdir), shlex.quote(workdir)
+    page, records = store.workdir / "report.html", store.records()
     results = Results(records, store.table_of)
     past_runs, broken = runs.read(store.workdir)
     warnings = [*_unshown(store, records), *broken]
-    source = shlex.quote(workdir)
     with _waiting("writing the page"):
         cards, notes = write_report(results, page, warnings, runs=past_runs, source=source)
     _print_lines(notes)
@@ -216,12 +211,13 @@ def _show_sweep(report: "SweepReport", workdir: str) -> None:
     # In seconds.
     alone = f" (with one worker: {sum(scored) / rate:.1f} s)" if rate and sum(scored) else ""
     workers = f"{len(scored)} worker{'s' * (len(scored) > 1)}"
-    print(
-        f"{report.contexts} contexts: {sum(scored):,} rows scored in {report.seconds:.1f} s{alone} "
-        f"by {workers}: {', '.join(f'{rows:,}' for rows in scored)}; "
-        f"{report.inputs - sum(scored):,} were already stored; the scores are in "
-        f"{Path(workdir) / 'scores'}"
+    by = f"by {workers}: {', '.join(f'{rows:,}' for rows in scored)}"
+    done = f"{sum(scored):,} rows scored in {report.seconds:.1f} s{alone} {by}"
+    stored, folder = (
+        f"{report.inputs - sum(scored):,} were already stored",
+        Path(workdir) / "scores",
     )
+    print(f"{report.contexts} contexts: {done}; {stored}; the scores are in {folder}")
 
 
 def run_demo(args: Namespace) -> None:
@@ -235,8 +231,7 @@ def run_demo(args: Namespace) -> None:
     folder = Path(args.output)
     files = {path.name: path.read_bytes() for path in sorted(DEMO.iterdir())}
     for name, content in files.items():
-        path = folder / name
-        if path.exists() and path.read_bytes() != content:
+        if (path := folder / name).exists() and path.read_bytes() != content:
             expected = "no file with this name and other content"
             raise InputError.at(path, expected, remedy="move it, or use --output=DIR")
     for name, content in files.items():
@@ -327,10 +322,8 @@ def _merge(args: Namespace) -> None:
     """
     folders, workdir = vars(args)["from"].split(","), args.workdir  # `from` is a keyword
     report = studies.merge_workdirs(folders, workdir, tolerance=args.tolerance)
-    print(
-        f"{report.added} contexts added, {report.widened} extended by blocks that they lacked, "
-        f"{report.unchanged} already stored"
-    )
+    widened = f"{report.widened} extended by blocks that they lacked"
+    print(f"{report.added} contexts added, {widened}, {report.unchanged} already stored")
     if report.added or report.widened:
         print(f"next: batch-calibration calibrate --workdir={workdir}")
     if report.left_out:  # last, so that all other tables are merged

@@ -87,13 +87,9 @@ def chosen_studies(args: Namespace) -> list[Study]:
     several = {name: values for name, values in choices.items() if len(values) > 1}
     config: dict[str, object] = read_config(args.config) if args.config is not None else {}
     config |= {name: values[0] for name, values in choices.items()}
-    studies = []
+    studies = list[Study]()
     for combination in combinations(several):
-        if args.config is not None:
-            studies.append(read_study(args.config, config | combination))
-        else:
-            settings = Settings.of(**config | combination)
-            studies.append(Study(settings, tuple(settings.grid())))
+        studies.append(read_study(args.config, config | combination))
     return gather(studies)
 
 
@@ -157,23 +153,23 @@ def read_config(path: str) -> dict[str, object]:
     return dict(values)
 
 
-def read_study(path: str, config: Mapping[str, object]) -> Study:
+def read_study(path: str | None, config: Mapping[str, object]) -> Study:
     """Returns the study of a config file: the settings, and the contexts of its `sweep`.
 
     Args:
-        path: The file; without a function `sweep`, `Settings.grid` gives the contexts.
+        path: The file; without it or its function `sweep`, `Settings.grid` gives the contexts.
         config: Keys and their values, including overrides.
 
     Raises:
         InputError: `load_config` fails, or a cell of the sweep or a setting is invalid.
     """
-    settings, module = Settings.of(**config), load_config(path)
-    if not hasattr(module, "sweep"):
+    settings, module = Settings.of(**config), None if path is None else load_config(path)
+    if (sweep := getattr(module, "sweep", None)) is None:
         return Study(settings, tuple(settings.grid()))
     from ml_collections import ConfigDict
 
     # `flat` adds defaults for keys that the config leaves out.
-    cells = list(module.sweep(ConfigDict(settings.flat())))
+    cells = list(sweep(ConfigDict(settings.flat())))
     for cell in cells:
         if not isinstance(cell, Mapping) or "task" not in cell:
             expected = "dicts from sweep, as in configs/base.py"

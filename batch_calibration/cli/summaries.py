@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
-from itertools import chain, starmap
 from operator import attrgetter
 from textwrap import shorten
 from typing import NamedTuple, TextIO
@@ -18,22 +17,9 @@ from batch_calibration.diagnosis.recommend import FEWEST_LABELED_TO_MEASURE
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
 from batch_calibration.methods import ask_about_order, look_like_cosines
+from batch_calibration.reporting import cells as forms
 from batch_calibration.reporting import words
-from batch_calibration.reporting.cells import (
-    Cells,
-    aligned,
-    context_cells,
-    filled,
-    gain_cell,
-    grade_cells,
-    label_cells,
-    reliability_cells,
-    right_cells,
-    show_cells,
-    size_cell,
-    spread,
-    with_unit,
-)
+from batch_calibration.reporting.cells import Cells, show_cells, spread
 from batch_calibration.reporting.frame import Frame, group_by, task_title, word_of
 from batch_calibration.reporting.words import Card
 from batch_calibration.scores import POOLED_AS, ScoreTable
@@ -71,25 +57,22 @@ class CorrectedContext(NamedTuple):
     answers: np.ndarray | None = None
 
     @property
-    def tempered(self) -> np.ndarray:
-        """The corrected scores [n, k], divided by the temperature."""
-        return temper(self.scores, self.temperature)
-
-    @property
     def predicted(self) -> np.ndarray:
         """The answers [n]: by the cut-off, or else the labels of the largest scores."""
         return self.scores.argmax(axis=-1) if self.answers is None else self.answers
 
     def sentences(self) -> list[str]:
         """Returns the diagnosis in sentences, and the advice in one sentence."""
-        if self.advice.doubt:
-            return [*self.diagnosis.sentences(), self.advice.doubt]
         first = self.advice.reason[0]
         # The reason begins with a capital, but here it continues a sentence.
         advised = f"Recommended: {first[0].lower()}{first[1:]}"
-        if self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
-            advised += f" With the right labels: {call('recommend', 'scores', {})}."
-        return [*self.diagnosis.sentences(), advised]
+        # Advice without labels would contradict advice with them.
+        if "labeled" in self.table.blocks:
+            labeled = {"labeled": "FILE"}
+            advised = f"Advice with the labeled rows: {call('recommend', 'scores', labeled)}."
+        elif self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
+            advised = f"Advice with the right labels: {call('recommend', 'scores', {})}."
+        return [*self.diagnosis.sentences(), self.advice.doubt or advised]
 
 
 def temper(scores: np.ndarray, temperature: float | None) -> np.ndarray:
@@ -99,23 +82,20 @@ def temper(scores: np.ndarray, temperature: float | None) -> np.ndarray:
 
 def have_probabilities(contexts: Sequence[CorrectedContext]) -> bool:
     """Checks that no context has cosines without a scale and without a temperature."""
-    for context in contexts:
-        scores = context.table.blocks["test"].log_probs
-        if context.temperature is None and look_like_cosines(scores):
-            return False
-    return True
+    unscaled = (one.table.blocks["test"].log_probs for one in contexts if one.temperature is None)
+    return not any(map(look_like_cosines, unscaled))
 
 
 def describe_probabilities(contexts: Sequence[CorrectedContext]) -> str:
     """Describes the probabilities of corrected scores, and their temperature."""
     if not have_probabilities(contexts):
         return "Cosines have no scale, so there are no probabilities without --temperature."
-    text = "The probabilities p(label) are the softmax over the labels of the corrected scores"
+    text = "The probabilities p(LABEL) are the softmax of the scores as they are written: corrected"
     if contexts[0].temperature is None:
         return f"{text}, without a temperature (--temperature=auto fits one to right labels)."
     divisors = [context.temperature or 1.0 for context in contexts]
     low, high = f"{min(divisors):.3g}", f"{max(divisors):.3g}"
-    return f"{text}, divided by a temperature of {low if low == high else f'{low} to {high}'}."
+    return f"{text} and divided by a temperature of {low if low == high else f'{low} to {high}'}."
 
 
 def title(table: ScoreTable) -> str:
@@ -134,11 +114,8 @@ def title(table: ScoreTable) -> str:
 
 def doubts(tables: Sequence[ScoreTable]) -> list[str]:
     """Returns questions about contexts with right labels that contradict their scores."""
-    questions = []
-    for table in tables:
-        test = table.blocks["test"]
-        if question := ask_about_order(test.log_probs, test.labels):
-            questions.append(f"{title(table)}: {question}")
+    asked = ((title(table), ask_about_order(*table.blocks["test"][:2])) for table in tables)
+    questions = [f"{name}: {question}" for name, question in asked if question]
     more = len(questions) - MAX_DOUBTS
     return questions[:MAX_DOUBTS] + [f"The same is true of {more:,} more contexts."] * (more > 0)
 
@@ -146,7 +123,7 @@ def doubts(tables: Sequence[ScoreTable]) -> list[str]:
 def print_filled(sentence: str, output_stream: TextIO | None = None) -> None:
     """Prints a sentence in lines of readable length; escapes its control characters."""
     erase_line()
-    print(filled(escape_controls(sentence)), file=output_stream)
+    print(forms.filled(escape_controls(sentence)), file=output_stream)
 
 
 def say_notes(sentences: Iterable[str]) -> None:
@@ -169,12 +146,14 @@ def show_contexts(
             return
         for context in contexts:
             heading = f"{title(context.table)}: share of each label in %"
-            show_cells(heading, label_cells(context.diagnosis))
+            show_cells(heading, forms.label_cells(context.diagnosis))
             if context.diagnosis.before:
-                show_cells("Right answers in % [95 % interval]", right_cells(context.diagnosis))
-            if len(cells := reliability_cells(context.diagnosis)) > 1:
+                show_cells(
+                    "Right answers in % [95 % interval]", forms.right_cells(context.diagnosis)
+                )
+            if len(cells := forms.reliability_cells(context.diagnosis)) > 1:
                 show_cells("Probabilities: softmax over the labels [95 % interval]", cells)
-            if grades := grade_cells(context.diagnosis):
+            if grades := forms.grade_cells(context.diagnosis):
                 show_cells("Grades: mean absolute errors, quadratic kappa [95 % interval]", grades)
             print()
             for sentence in context.sentences():
@@ -207,7 +186,7 @@ def show_advice(
             print_filled(title(context.table))
             _show_one(context.advice, source)
             if context.diagnosis.before and not context.advice.measured:
-                show_cells(UNSEEN, right_cells(context.diagnosis))
+                show_cells(UNSEEN, forms.right_cells(context.diagnosis))
             if by_labels := context.advice.by_labels:
                 print()
                 print_filled(f"With the {context.diagnosis.labeled:,} right labels of this file:")
@@ -226,7 +205,7 @@ def _show_one(advice: Advice, source: str) -> None:
         show_cells("Labeled rows: cross-validated accuracy of each method in %", cells)
     # No keys mean that no correction is recommended.
     if not advice.doubt and (keys := words.keys_of(advice)):
-        print(f"\n{call('calibrate', source, keys)}")
+        print(f"\n{call('calibrate', source, keys | {'output': 'corrected.csv'})}")
     if advice.if_balanced:
         print("\nIf labels are about equally frequent:")
         print(call("calibrate", source, words.keys_of(advice.balanced) or {}))
@@ -245,11 +224,9 @@ def _advice_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     for context in sorted(contexts, key=lambda context: title(context.table)):
         signals, expected = context.advice.signals, context.advice.expected
         gain = "" if expected.gain is None else expected.gain.points
-        size, information = (size_cell(context.diagnosis), f"{signals.information:.2f}")
-        if context.diagnosis.cosines:
-            information = ""
-        shown = [title(context.table), f"{signals.rows}", size, information, gain]
-        rows.append([*shown, context.advice.short])
+        tells = "" if context.diagnosis.cosines else f"{signals.information:.2f}"
+        shown = [f"{signals.rows}", forms.size_cell(context.diagnosis), tells, gain]
+        rows.append([title(context.table), *shown, context.advice.short])
     return rows
 
 
@@ -257,11 +234,10 @@ def _changed_cells(context: CorrectedContext, max_rows: int) -> Cells:
     block, names = context.table.blocks["test"], context.table.label_names
     rows: Cells = [["row", "before", "after", "right"]]
     for i in context.diagnosis.changed[:max_rows]:
-        before, after = int(block.log_probs[i].argmax()), int(context.predicted[i])
-        right = names[block.labels[i]] if block.labels[i] >= 0 else "?"
-        rows.append([block.row_ids[i], names[before], names[after], right])
-    if len(context.diagnosis.changed) > max_rows:
-        rows.append([f"and {len(context.diagnosis.changed) - max_rows:,} more", "", "", ""])
+        of_row = int(block.log_probs[i].argmax()), int(context.predicted[i]), int(block.labels[i])
+        rows.append([block.row_ids[i], *("?" if label < 0 else names[label] for label in of_row)])
+    if (more := len(context.diagnosis.changed) - max_rows) > 0:
+        rows.append([f"and {more:,} more", "", "", ""])
     return rows
 
 
@@ -279,7 +255,7 @@ def make_lines(contexts: Sequence[CorrectedContext]) -> Cells:
     columns = CONTEXT_COLUMNS.split()
     rows: Cells = [columns]
     for context in sorted(contexts, key=lambda context: title(context.table)):
-        facts = context_cells(title(context.table), context.diagnosis)
+        facts = forms.context_cells(title(context.table), context.diagnosis)
         facts["recommended"] = context.advice.short
         rows.append([facts[column] for column in columns])
     return rows
@@ -295,20 +271,20 @@ def _show_many(contexts: Sequence[CorrectedContext], heading: str, cells: Cells,
     """Prints the means over groups of contexts, below a table of a few contexts."""
     are_cosines = {context.diagnosis.cosines for context in contexts}
     if len(contexts) <= MAX_LISTED:
-        show_cells(heading, *with_unit(cells, note, are_cosines))
-    show_cells("Over contexts", *with_unit(group_cells(contexts), GROUP_NOTE, are_cosines))
+        show_cells(heading, *forms.with_unit(cells, note, are_cosines))
+    show_cells("Over contexts", *forms.with_unit(group_cells(contexts), GROUP_NOTE, are_cosines))
 
 
 def group_cells(contexts: Sequence[CorrectedContext]) -> Cells:
     """Returns means ± deviations over all contexts, and over each level of the varying factors."""
-    records = list[Record]()
+    records, diagnoses = list[Record](), [context.diagnosis for context in contexts]
     for table, *_ in contexts:
         task = table.context.get(POOLED_AS) or table.context.get("task")
         pooled = table._replace(context={**table.context, "task": task})
         records.append(Record.without_methods(pooled))
     group = Frame(records)
     header = ["group", "contexts", "nats", "before", "after", "gain"]
-    rows: Cells = [header, _group_row("all", [context.diagnosis for context in contexts])]
+    rows: Cells = [header, _group_row("all", diagnoses)]
     for name in group.varying:
         levels = group.levels(name)
         if len(levels) < len(contexts) and len(rows) + len(levels) <= MAX_LISTED:
@@ -316,8 +292,8 @@ def group_cells(contexts: Sequence[CorrectedContext]) -> Cells:
             first = f"{levels[0].rpartition(' ')[0]} "
             shared = first if all(level.startswith(first) for level in levels) else ""
             for level in levels:
-                pairs = zip(contexts, group.factors, strict=True)
-                part = [context.diagnosis for context, of in pairs if of[name] == level]
+                pairs = zip(diagnoses, group.factors, strict=True)
+                part = [diagnosis for diagnosis, of in pairs if of[name] == level]
                 rows.append(_group_row(word_of(name, level.removeprefix(shared)), part))
     return rows
 
@@ -327,19 +303,15 @@ def _group_row(name: str, diagnoses: Sequence[Diagnosis]) -> list[str]:
     known = [(was.accuracy.value, now.accuracy.value) for was, now in rights if was and now]
     before, after = 100 * np.array(known).reshape(-1, 2).T
     cells = spread(np.array([of.size for of in diagnoses]), 2), spread(before), spread(after)
-    count = f"{len(diagnoses)}"
-    if 0 < len(known) < len(diagnoses):
-        count += f", {len(known)} with right labels"
-    return [name, count, *cells, spread(after - before)]
+    partly = f", {len(known)} with right labels" * (0 < len(known) < len(diagnoses))
+    return [name, f"{len(diagnoses)}{partly}", *cells, spread(after - before)]
 
 
 def over_all(contexts: Sequence[CorrectedContext]) -> str:
     """Describes how many predictions change over all contexts, and labels that are never right."""
-    diagnoses, rows, changed, never = [context.diagnosis for context in contexts], 0, 0, 0
-    for diagnosis in diagnoses:
-        rows += diagnosis.rows
-        changed += len(diagnosis.changed)
-        never += diagnosis.classes is not None and not diagnosis.classes.all()
+    diagnoses = [context.diagnosis for context in contexts]
+    rows, changed = sum(of.rows for of in diagnoses), sum(len(of.changed) for of in diagnoses)
+    never = sum(of.classes is not None and not of.classes.all() for of in diagnoses)
     sentence = f"{len(contexts)} contexts, {rows:,} rows; the prediction of {changed:,} changes."
     if not any(diagnosis.gain for diagnosis in diagnoses):
         return f"{sentence} No right label is known."
@@ -374,8 +346,8 @@ def task_gains(cards: Sequence[Card]) -> Cells:
     by_tasks = [group_by(card.board, attrgetter("task")) for card in cards]
     is_long = sum(map(len, by_tasks)) > MAX_TASKS
     for card, by_task in zip(cards, by_tasks, strict=True):
-        if not is_long:
-            rows += chain.from_iterable(starmap(_gain_row, by_task.items()))
+        for task, verdicts in () if is_long else by_task.items():
+            rows += _gain_row(task, verdicts)
         if is_long or len(by_task) > 1:
             name = shorten(f"mean: {card.heading}", MAX_NAME, placeholder=" …")
             rows += _gain_row(name if len(cards) > 1 else "mean", card.board)
@@ -389,10 +361,9 @@ def _gain_row(task: str, verdicts: Sequence[Verdict]) -> Cells:
     if not known:
         return []
     before = float(np.mean([*words.accuracy_of_tasks(verdicts).values()]))
-    shares = [before, *(before + gain.value for gain in known)]
-    percents = [f"{100 * share:.1f}" for share in shares]
+    percents = [f"{100 * (before + gain):.1f}" for gain in (0, *(gain.value for gain in known))]
     is_changed = words.changes(verdicts, RECOMMENDED)
-    return [[task_title(task), *percents, gain_cell(known[-1], is_changed=is_changed)]]
+    return [[task_title(task), *percents, forms.gain_cell(known[-1], is_changed=is_changed)]]
 
 
 def show_gains(cards: Sequence[Card], source: str = "") -> None:
@@ -419,12 +390,12 @@ def show_range(by_distance: Sequence[Sequence[CorrectedContext]], output_stream:
     for number, first in enumerate(by_distance[0]):
         # Predictions by distance and row: [distances, n].
         picks = np.array([contexts[number].predicted for contexts in by_distance])
-        labels = first.table.blocks["test"].labels
-        stable_range = prediction_range(picks, len(first.table.label_names), labels)
+        _, names, blocks = first.table
+        stable = prediction_range(picks, len(names), blocks["test"].labels)
         # The lowest and the highest accuracy.
-        reach = " to ".join(f"{100 * share:.1f}" for share in stable_range.accuracy or ())
-        unchanged = f"{100 * stable_range.same / stable_range.rows:.1f} %"
-        rows.append([title(first.table), f"{stable_range.rows}", unchanged, reach])
+        reach = " to ".join(f"{100 * share:.1f}" for share in stable.accuracy or ())
+        unchanged = f"{100 * stable.same / stable.rows:.1f} %"
+        rows.append([title(first.table), f"{stable.rows}", unchanged, reach])
     distances = ", ".join(f"{nats:g}" for nats in DISTANCES)
     note = f"All missing labels are {distances} nats below their bound, in turn; accuracy in %."
     with redirect_stdout(output_stream):
@@ -445,7 +416,7 @@ def show_comparison(
             shown = pool([comparisons[number] for number in numbers])
             heading = f"{model or 'unnamed model'}: {len(numbers):,} contexts"
         print(escape_controls(f"{heading}, {shown.rows:,} labeled rows"))
-        print("\n".join(aligned(shown.cells(is_all=is_all))))
+        print("\n".join(forms.aligned(shown.cells(is_all=is_all))))
         if len(cells := shown.probability_cells(is_all=is_all)) > 1:
             show_cells("Probabilities: softmax over the labels [95 % interval]", cells)
         if is_quiet:
@@ -482,12 +453,8 @@ def group_notes(tables: Sequence[ScoreTable]) -> list[str]:
     sentences = []
     for notes_of_kind in by_kind.values():
         example, note = next(iter(notes_of_kind.items()))
+        if len(notes_of_kind) > 1:
+            example = f"{len(notes_of_kind):,} of {len(tables):,} contexts, such as {example}"
         is_of_all = len(notes_of_kind) == len(tables) and len(set(notes_of_kind.values())) == 1
-        if is_of_all:
-            sentences.append(note)
-        elif len(notes_of_kind) == 1:
-            sentences.append(f"{example}: {note}")
-        else:
-            count = f"{len(notes_of_kind):,} of {len(tables):,} contexts"
-            sentences.append(f"{count}, such as {example}: {note}")
+        sentences.append(note if is_of_all else f"{example}: {note}")
     return sentences

@@ -23,6 +23,7 @@ from batch_calibration.methods.run import holds_cosines
 from batch_calibration.metrics import accuracy_of, gain_of, measure_reliability
 from batch_calibration.metrics.grades import are_numbers, grade_values, measure_grades
 from batch_calibration.scores import ScoreTable, check_distinct
+from batch_calibration.typing import Ordinal
 
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
 """The largest relative rounding error of each half-precision dtype; 0 in full precision."""
@@ -200,7 +201,7 @@ def diagnose(
     from_probs: bool | None = None,
     dtype: str = "",
     cosines: bool | None = None,
-    ordinal: bool | Sequence[str] | None = None,
+    ordinal: Ordinal | None = None,
     shares: Sequence[float] | None = None,
     temperature: float | np.ndarray | None = None,
     answers: np.ndarray | None = None,
@@ -376,7 +377,7 @@ def matched_offset(
 
 def diagnose_table(
     table: ScoreTable, corrected: np.ndarray, method: str, strength: float = 1.0, dtype: str = "",
-    shares: Sequence[float] | None = None, *, ordinal: bool | Sequence[str] | None = None,
+    shares: Sequence[float] | None = None, *, ordinal: Ordinal | None = None,
     temperature: float | np.ndarray | None = None, answers: np.ndarray | None = None,
 ) -> Diagnosis:  # fmt: skip
     """Diagnoses the test rows of a table and their corrected scores [n, k] from a method."""

@@ -34,7 +34,7 @@ from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, v
 from batch_calibration.metrics import accuracy_of, gain_of
 from batch_calibration.metrics.grades import grade_values
 from batch_calibration.scores import NO_PLACE_BIAS, ScoreTable, make_block
-from batch_calibration.typing import Scalar
+from batch_calibration.typing import Ordinal, Scalar
 
 FOLDS = 8
 PAIRS = np.column_stack(np.triu_indices(FOLDS))
@@ -225,7 +225,7 @@ def recommend(
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
     cosines: bool | None = None,
-    ordinal: bool | Sequence[str] | None = None,
+    ordinal: Ordinal | None = None,
 ) -> Advice:
     """Recommends label shares to match, or no correction, with reasons and the expected gain.
 
@@ -322,7 +322,7 @@ def recommend(
 def advise(
     rows: np.ndarray, names: Sequence[str], known: Known | None = None, *, contexts: int = 1,
     shares: tuple[float, ...] | None = None, same_rows: bool = False, is_labeled: bool = False,
-    cosines: bool | None = None, ordinal: bool | Sequence[str] | None = None,
+    cosines: bool | None = None, ordinal: Ordinal | None = None,
 ) -> Advice:  # fmt: skip
     """Recommends shares for unlabeled scores [n, k].
 
@@ -592,7 +592,7 @@ def recommend_tables(
     groups: Sequence[Hashable],
     known: Sequence[Known | None] | None = None,
     *,
-    ordinal: bool | Sequence[str] | None = None,
+    ordinal: Ordinal | None = None,
 ) -> list[Advice]:
     """Recommends shares for each table.
 
@@ -617,7 +617,7 @@ def recommend_tables(
 
 
 def _advise_group(
-    tables: Sequence[ScoreTable], known: Known | None, ordinal: bool | Sequence[str] | None
+    tables: Sequence[ScoreTable], known: Known | None, ordinal: Ordinal | None
 ) -> list[Advice]:
     """Recommends shares for the tables of one task."""
     same_rows, cosines = run.have_same_rows(tables), run.holds_cosines(tables[0])

@@ -57,13 +57,12 @@ def read_goal(goal: str, where: str = "goal") -> Goal:
     """
     name, *texts = str(goal).split(":")
     numbers = [float(text) if text.replace(".", "", 1).isdecimal() else 0.0 for text in texts]
-    is_share = name in ("precision", "recall")
     count = {"precision": 1, "recall": 1, "cost": 2, "f1": 0}.get(name)
-    is_usable = len(numbers) == count and min(numbers, default=1.0) > 0
-    if is_share and is_usable and numbers[0] <= 1:
-        return Goal(name, numbers[0], (1.0, 1.0))
-    if not is_share and is_usable:
-        return Goal(name, np.nan, tuple(numbers) or (1.0, 1.0))
+    if len(numbers) == count and min(numbers, default=1.0) > 0:
+        if count != 1:
+            return Goal(name, np.nan, tuple(numbers) or (1.0, 1.0))
+        if numbers[0] <= 1:
+            return Goal(name, numbers[0], (1.0, 1.0))
     expected = "precision:LEVEL or recall:LEVEL from 0 to 1, cost:FALSE_POSITIVE:FALSE_NEGATIVE "
     raise InputError.at(where, f"{expected}or f1", shown(goal), "give one such as precision:0.9")
 
@@ -153,10 +152,8 @@ class Threshold(NamedTuple):
     def sentences(self) -> list[str]:
         """Describes the cut-off and its measures on held-out rows."""
         goal, label = read_goal(self.goal), repr(self.label)
-        text = (
-            f"Answer {label} if its probability is at least {self.probability} (log-odds "
-            f"{self.log_odds:.3g}): the cut-off for {self.goal} on {self.rows:,} labeled rows."
-        )
+        text = f"Answer {label} if its probability is at least {self.probability} (log-odds "
+        text += f"{self.log_odds:.3g}): the cut-off for {self.goal} on {self.rows:,} labeled rows."
         if not self.is_reached:
             text += " No cut-off reaches this goal on these rows; this one is the best."
         measures = ", ".join(" ".join(pair) for pair in self.shown().items())
@@ -210,8 +207,7 @@ def choose_threshold(
     >>> found.probability, str(found.reached)
     (0.8, '100.0 [86.2, 100.0]')
     """
-    target = read_goal(goal)
-    rows = _read(scores, from_probs=from_probs, columns=columns)
+    target, rows = read_goal(goal), _read(scores, from_probs=from_probs, columns=columns)
     columns = names_of(scores, columns)
     known = columns or [*range(rows.shape[-1])]
     if positive not in known:
@@ -230,14 +226,12 @@ def choose_threshold(
     cuts = (levels[1:] + levels[:-1]) / 2
     probability = _short_decimal(*expit(levels[place : place + 2]).tolist())
     found = _cross_fit(log_odds, is_positive, target, cuts[place])
+    curve = {"log_odds": cuts, "probability": expit(cuts)}
+    curve |= zip(MEASURES, measures, strict=True)
+    is_reached = not measures[measure, place] < target.level
+    cut = float(logit(probability)), probability, is_reached, found[measure]
     precision, recall, f1, share, _ = found
-    curve = dict(zip(MEASURES, measures, strict=True))
-    curve = {"log_odds": cuts, "probability": expit(cuts), **curve}
-    cut, is_reached = float(logit(probability)), not measures[measure, place] < target.level
-    return Threshold(
-        label, column, goal, cut, probability, is_reached, found[measure],
-        precision, recall, f1, share, n, 3 * n, curve,
-    )  # fmt: skip
+    return Threshold(label, column, goal, *cut, precision, recall, f1, share, n, 3 * n, curve)
 
 
 def log_odds_of(rows: np.ndarray, column: int) -> np.ndarray:
@@ -264,11 +258,7 @@ def answer(rows: np.ndarray, column: int, cut: float) -> np.ndarray:
 
 
 def _ratios(
-    hits: np.ndarray,
-    answered: np.ndarray,
-    positive: np.ndarray,
-    costs: Sequence[float],
-    rows: int = 1,
+    hits: np.ndarray, answered: np.ndarray, positive: np.ndarray, costs: Sequence[float], rows: int
 ) -> np.ndarray:
     """Returns numerators and denominators of `MEASURES`, [2, 5, ...], from counts of rows."""
     wrong = costs[0] * (answered - hits) + costs[1] * (positive - hits)
@@ -325,7 +315,7 @@ def _cross_fit(
 
     def outcomes(at: float) -> np.ndarray:
         answered = 1.0 * (log_odds >= at)
-        return _ratios(answered * is_positive, answered, is_positive, target.costs)
+        return _ratios(answered * is_positive, answered, is_positive, target.costs, 1)
 
     n = len(log_odds)
     # Stratified by label, in an order without a pattern.

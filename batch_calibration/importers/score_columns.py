@@ -74,8 +74,11 @@ def choose_real(
     Raises:
         InputError: Some columns may belong to no label.
     """
-    real = _without_softmax(real)
-    sums, notes = _sum_spellings(real, gold)
+    kept = _without_softmax(real)
+    sums, notes = _sum_spellings(kept, gold)
+    if len(kept) < len(real):
+        notes.append("The columns p(LABEL) are the softmax of the scores, so these are corrected.")
+    real = kept
     if sums:
         spelled = {fold(name) for name in sums}
         real = {name: real[name] for name in real if fold(name) not in spelled or name in sums}
@@ -90,7 +93,7 @@ def choose_real(
 
 
 def _without_softmax(real: Numbers) -> Numbers:
-    """Leaves out probabilities p(A), p(B) that are the softmax of A, B, and their maximum."""
+    """Leaves out probabilities p(A), p(B) that are the softmax of A, B, and their choice."""
     labels = [name for name in real if PROBABILITY.format(name) in real]
     if len(labels) < 2:
         return real
@@ -100,7 +103,8 @@ def _without_softmax(real: Numbers) -> Numbers:
     if not np.allclose(probs, expected, atol=1e-4):
         return real
     kept = {name: numbers for name, numbers in real.items() if name not in columns}
-    return {n: kept[n] for n in kept if n in labels or not np.allclose(kept[n], probs.max(axis=0))}
+    chosen = [name for name in kept if np.isclose(kept[name], probs).any(axis=0).all()]
+    return {name: kept[name] for name in kept if name in labels or name not in chosen}
 
 
 def column_sets(names: Collection[str], labels: Sequence[str]) -> list[Names]:

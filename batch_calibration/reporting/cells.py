@@ -388,7 +388,8 @@ def reliability_cells(diagnosis: Diagnosis) -> Cells:
     """Makes rows of log loss, Brier score and ECE before and after; only a header without them."""
     rows: Cells = [["scores", *COLUMNS]]
     after = f"after {diagnosis.method}"
-    found = {f"{after}, with T": diagnosis.tempered}
+    rows_judged = "" if diagnosis.before else "labeled rows "
+    found = {f"{rows_judged}{after}, with T": diagnosis.tempered}
     for name, right in (("as they are", diagnosis.before), (after, diagnosis.after)):
         if right and name != "after icl":
             found[name] = right.reliability

@@ -5,18 +5,22 @@ python -m experiments.evidence.probabilities > docs/evidence/probabilities.csv
 Needs the scores of ../shared. Of each source's contexts with at least 128 labeled rows, up to 14
 are drawn. In each of three draws some rows are labeled, and at most 736 others are judged: log loss
 and ECE without a temperature and with the temperature of 16, 32 or 64 labels; and the precision and
-recall of a cut-off that 64 or 128 labels choose for the most frequent label. Means are over
-contexts, then over sources; intervals (Student's t) are over sources. docs/probabilities.md has the
-results. The pull of the temperature toward 1 was chosen on these sources; between 0.3 and 3 it
-changes the mean log loss by at most 0.01.
+recall of a cut-off that 64 or 128 labels choose for the most frequent label. The last lines compare
+the rows that `rows_to_label` chooses with random rows and with the most doubtful rows, by the gain
+over icl in points that two methods learn from them. Means are over contexts, then over
+sources; intervals (Student's t) are over sources. docs/probabilities.md has the results. The pull
+of the temperature toward 1 was chosen on these sources; between 0.3 and 3 the mean log loss differs
+by at most 0.01.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
 from batch_calibration.calibration.temperature import find_temperature
+from batch_calibration.diagnosis.labeling import rows_to_label
 from batch_calibration.diagnosis.recommend import recommend_tables
 from batch_calibration.diagnosis.threshold import answer, choose_threshold
 from batch_calibration.diagnosis.verdicts import follow
@@ -34,7 +38,7 @@ CONTEXTS, DRAWS = 14, 3  # of each source
 LABELED, JUDGED = 128, 736  # rows of a context, at most
 SIZES, CUT_SIZES = (16, 32, 64), (64, 128)
 GOALS = "precision:0.8", "recall:0.9"
-CORRECTIONS = "icl", "bc", "advised"
+LEARNED, ROW_DRAWS = ("bcl_empirical_bayes", "prior_moved"), 10
 Measured = dict[tuple[str, ...], list[float]]
 """Correction, rows and measure -> one number for each source."""
 
@@ -96,12 +100,40 @@ def judge_cut(scores: np.ndarray, gold: np.ndarray, size: int, goal: str) -> dic
     }
 
 
+def compare_rows(
+    table: ScoreTable, corrected: np.ndarray, learned_by: str, seed: int
+) -> Iterator[tuple[str, float]]:
+    """Yields the gain learned from each choice of rows, and its difference from random rows."""
+    rows, gold, *_ = table.blocks["test"]
+    before = float((rows.argmax(axis=1) == gold).mean())
+    chosen = {
+        "systematic": rows_to_label(corrected, SIZES[0], seed=seed),
+        "random": np.random.default_rng(seed).permutation(len(gold))[: SIZES[0]],
+        "most doubtful": np.ptp(np.sort(corrected)[:, -2:], axis=1).argsort()[: SIZES[0]],
+    }
+    gains = {}
+    for name, places in chosen.items():
+        blocks = {"test": Evidence(rows), "labeled": Evidence(rows[places], gold[places])}
+        after = (
+            np.asarray(correct_context(METHODS[learned_by], blocks).scores).argmax(axis=1) == gold
+        )
+        gains[name] = 100 * (float(after.mean()) - before)
+        yield f"gain, {name}", gains[name]
+        yield f"harmed by more than a point in %, {name}", 100.0 * (gains[name] < -1)
+    for name in ("systematic", "most doubtful"):
+        yield f"gain, {name} - random", gains[name] - gains["random"]
+
+
 def measure_source(source: Source) -> dict[tuple[str, ...], float]:
     """Measures a source: correction or goal, number of labels, measure -> mean over contexts."""
     sums: Measured = {}
     tables = draw_contexts(source)
     for table, corrected in zip(tables, correct(tables), strict=True):
         gold = table.blocks["test"].labels
+        for draw, name in product(range(ROW_DRAWS), LEARNED):
+            for measure, number in compare_rows(table, corrected["bc"], name, draw):
+                key = f"rows to label for {name}", str(SIZES[0]), measure
+                sums.setdefault(key, []).append(number)
         for draw in range(DRAWS):
             order = np.random.default_rng(draw).permutation(len(gold))[: SIZES[-1] + JUDGED]
             for name, scores in corrected.items():

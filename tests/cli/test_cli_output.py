@@ -128,7 +128,7 @@ def test_a_prior_by_place_needs_one_order(two_orders, tmp_path, capsys):
     for text in ("0.9,0.1", tmp_path / "shares.txt"):
         with pytest.raises(SystemExit):
             cli.run(["calibrate", *two_orders, f"--prior={text}", f"--output={tmp_path / 'o.csv'}"])
-        assert "different labels: no, yes and yes, no" in (stderr := capsys.readouterr().err)
+        assert "contexts have the labels no, yes and yes, no" in (stderr := capsys.readouterr().err)
         assert "write them as no=0.5,yes=0.5" in stderr and not (tmp_path / "o.csv").exists()
 
 

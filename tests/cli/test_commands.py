@@ -197,7 +197,10 @@ SWEEP = "import ml_collections as m\ndef get_config(): return m.ConfigDict({})\n
             SWEEP.format({"shots": 1}, "return [3]"),
             "expected dicts from sweep, as in configs/base.py",
         ),
-        (SWEEP.format({"data": "mini"}, "return [{'task': 'sst2', 'model': 'x'}]"), "sets model"),
+        (
+            SWEEP.format({"data": "mini"}, "return [{'task': 'sst2', 'model': 'x'}]"),
+            "expected no model, which all cells of a study share",
+        ),
     ],
 )
 def test_a_config_of_ones_own_that_is_none(program, tmp_path, text, sentence):

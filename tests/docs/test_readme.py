@@ -76,7 +76,9 @@ def test_the_commands_of_the_table_run_in_their_order(tmp_path, monkeypatch, cap
     typed = [line.split("|")[2].strip("`") for line in section.splitlines()[2:]]
     lines = [shlex.split(line) for line in ["batch-calibration demo", *typed]]
     programs = " ".join(line[1] for line in lines)
-    assert programs == "demo diagnose calibrate report judge ask score compare recommend"
+    assert programs == (
+        "demo diagnose calibrate threshold label report judge ask score compare recommend"
+    )
     for _program, *flags in lines:
         args = [_filled_in(flag, {"DIR": "mini"}) for flag in flags]
         with patch.dict(METHODS):

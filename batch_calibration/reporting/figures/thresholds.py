@@ -2,14 +2,10 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from batch_calibration.diagnosis.threshold import Threshold
 from batch_calibration.reporting import palette
 from batch_calibration.reporting.figures import style
 from batch_calibration.reporting.figures.style import DASHES, INK, Drawn
-
-MEASURES = ("precision", "recall", "f1")
 
 
 @style.styled
@@ -19,12 +15,11 @@ def draw_thresholds(found: Sequence[Threshold], titles: Sequence[str]) -> Drawn:
     rows: list[Sequence[object]] = [("context", "measure", "probability", "share")]
     for axes, threshold, title in zip(grid, found, titles, strict=True):
         at = threshold.curve["probability"]
-        looks = zip(MEASURES, palette.SPARES, palette.DASHES, strict=False)
+        looks = zip(("precision", "recall", "f1"), palette.SPARES, palette.DASHES, strict=False)
         for name, color, dash in looks:
             shares = 100 * threshold.curve[name]
             axes.plot(at, shares, color=color, ls=DASHES[dash], drawstyle="steps-post", label=name)
-            points = np.stack([at, shares], axis=1).tolist()
-            rows += [(title, name, *point) for point in points]
+            rows += [(title, name, *point) for point in zip(at, shares, strict=True)]
         chosen = f"chosen for {threshold.goal}"
         axes.axvline(threshold.probability, color=INK, lw=1.0, label=chosen)
         x = f"cut-off on the probability of {threshold.label}"

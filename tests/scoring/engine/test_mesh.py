@@ -101,7 +101,7 @@ def test_two_processes_write_the_table_of_one(tmp_path):
     ("flags", "sentence"),
     [
         (["--processes=2"], "--processes and --process need --coordinator"),
-        (["--coordinator=localhost:1"], "expected --processes and --process with it"),
+        (["--coordinator=localhost:1"], "expected --processes and --process, or auto"),
         (["--config.mesh=data:16"], "with the product 2, the number of devices; got 'data:16'"),
     ],
 )
