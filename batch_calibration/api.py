@@ -139,9 +139,8 @@ def calibrate(
         got = f"{method}, with labels of probe="
         remedy = "use fit_temperature on the corrected scores of labeled rows"
         raise InputError.at("", "a method without labels of its probe", got, remedy, "temperature")
-    if probe is not None or labeled is not None or labels is not None:
-        of_method = {} if is_fitted else {"labeled": labeled, "labels": labels}
-        _refuse_unread(method, chosen, probe, **of_method)
+    of_method = {} if is_fitted else {"labeled": labeled, "labels": labels}
+    _refuse_unread(method, chosen, probe, **of_method)
     blocks = {"test": methods.Evidence(array.reshape(-1, rows, k))}  # [contexts, n, k]
     for block in dict.fromkeys((*chosen.probe.blocks, *["labeled"] * is_fitted)):
         if block == "test":

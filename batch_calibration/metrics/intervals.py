@@ -278,12 +278,7 @@ def over_units(values: Sequence[float]) -> Estimate:
 
 @numbers.takes_predictions
 def balanced_accuracy_interval(
-    scores: ProbeRows,
-    labels: Labels,
-    weight: Weight | None = None,
-    *,
-    key: int | Key = 0,
-    draws: int = 10_000,
+    scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, key: int | Key = 0
 ) -> tuple[float, float]:
     """Computes the 95 % interval of balanced accuracy by a bootstrap stratified by label.
 
@@ -295,7 +290,6 @@ def balanced_accuracy_interval(
         labels: [n]; -1 means unknown.
         weight: [n]; 0 means absent, 1 present.
         key: an int seed or a `jax.random` key.
-        draws: the number of bootstrap draws.
 
     >>> balanced_accuracy_interval([0, 0, 1, 0], [0, 0, 1, 1])
     (0.5, 1.0)
@@ -308,7 +302,7 @@ def balanced_accuracy_interval(
         return 0.0, 0.0
     random = np.random.default_rng(np.asarray(jax.random.key_data(numbers.check_key(key))))
     share = np.clip(recall[occurs].astype(np.float64), 0.0, 1.0)
-    return mean_recall_interval(share, counts, random, draws=draws)
+    return mean_recall_interval(share, counts, random)
 
 
 def mean_recall_interval(
