@@ -360,7 +360,8 @@ def _gain_row(task: str, verdicts: Sequence[Verdict]) -> Cells:
     if not (known := [gain for gain in gains if gain is not None]):
         return []
     before = float(np.mean([*words.accuracy_of_tasks(verdicts).values()]))
-    percents = [f"{100 * (before + gain):.1f}" for gain in (0, *(gain.value for gain in known))]
+    shares = before + np.array([0.0, *(gain.value for gain in known)])
+    percents = [f"{100 * share:.1f}" for share in shares]
     is_changed = words.changes(verdicts, RECOMMENDED)
     return [[task_title(task), *percents, forms.gain_cell(known[-1], is_changed=is_changed)]]
 
