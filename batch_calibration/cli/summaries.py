@@ -206,7 +206,7 @@ def _show_one(advice: Advice, source: str) -> None:
         show_cells("Labeled rows: cross-validated accuracy of each method in %", cells)
     # No keys mean that no correction is recommended.
     if not advice.doubt and (keys := words.keys_of(advice)):
-        print(f"\n{call('calibrate', source, keys | {'output': 'corrected.csv'})}")
+        print(f"\n{call('calibrate', source, keys)}")
     if advice.if_balanced:
         print("\nIf labels are about equally frequent:")
         print(call("calibrate", source, words.keys_of(advice.balanced) or {}))

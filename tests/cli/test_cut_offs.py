@@ -53,8 +53,11 @@ def test_the_printed_command_applies_the_cut_off(program, tmp_path, flags):
     accuracy = 100 * (found["prediction"] == found["gold"]).mean()
     assert f"to {accuracy:.1f} [" in shown and f"at yes={cut} changes the prediction" in shown
     program("calibrate", str(DEMO), "--gold=label", *flags, written[1])
-    plain = pd.read_csv(tmp_path / "plain.csv").drop(columns="prediction")
-    pd.testing.assert_frame_equal(found.drop(columns="prediction"), plain)
+    plain = pd.read_csv(tmp_path / "plain.csv").drop(columns=["prediction", "confidence"])
+    pd.testing.assert_frame_equal(found.drop(columns=["prediction", "confidence"]), plain)
+    # The confidence is the probability of the answer, whether or not it is the most probable.
+    of_answer = [row[f"p({row['prediction']})"] for _, row in found.iterrows()]
+    assert list(found["confidence"]) == of_answer
 
 
 def test_labeled_rows_are_corrected_by_the_bias_of_the_file(program, tmp_path):
