@@ -15,16 +15,15 @@ from batch_calibration.cli import correcting, inputs, labeling, options, output,
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.correcting import advise_contexts, correct_contexts, read_contexts
 from batch_calibration.cli.judging import judge
-from batch_calibration.cli.progress import Waiting
+from batch_calibration.cli.progress import Waiting, show_progress
 from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext, temper
 from batch_calibration.cli.thresholds import choose_cut_offs
 from batch_calibration.diagnosis import Advice, save_advice
-from batch_calibration.diagnosis.comparison import Comparison, compare_tables
+from batch_calibration.diagnosis.comparison import compare_tables
 from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
 from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context, name_of
 from batch_calibration.errors import InputError, call
-from batch_calibration.methods import ALL, on_shelf, read_options
-from batch_calibration.methods.run import run_methods
+from batch_calibration.methods import ALL, on_shelf, read_options, run_methods
 from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Record, Records
@@ -131,14 +130,11 @@ def compare_files(args: Namespace) -> None:
     _, tables = read_contexts(args)
     for table in tables:
         check_labeled(table)
-    comparisons, chosen = list[Comparison](), read_options(args.option)
+    chosen = read_options(args.option)
     names = on_shelf(options.split_names(args.methods) or [ALL])
     common = [of_context.options for of_context in prior.state(args.prior, tables)]
     compared = compare_tables(tables, names, options=chosen, seed=args.seed, common=common)
-    with Waiting("comparing methods", len(tables)) as waiting:
-        for comparison in compared:
-            comparisons.append(comparison)
-            waiting.move(len(comparisons))
+    comparisons = [*show_progress("comparing methods", compared, len(tables))]
     if args.json:
         for table, of_context in zip(tables, comparisons, strict=True):
             output.print_line(table, of_context)
@@ -195,8 +191,7 @@ def report_files(args: Namespace) -> None:
     records, verdicts = list[Record](), dict[str, Verdict]()
     for table, advice in zip(tables, advise_contexts(tables, stated), strict=True):
         records.append(record_of.get(table.id) or Record.without_methods(table))
-        by_bc = gains_of_rows(records[-1])
-        verdicts[table.id] = judge_context("", "", advice, table, by_bc)
+        verdicts[table.id] = judge_context("", "", advice, table, gains_of_rows(records[-1]))
     by_id = {table.id: table for table in tables}
     results = Results(records, lambda record: by_id[record.id])
     # The page shows the date of the newest file.
@@ -215,7 +210,7 @@ def report_files(args: Namespace) -> None:
 
 def label_files(args: Namespace) -> None:
     """Writes rows to label, and prints the command that learns from their labels."""
-    output.check_output(args.output, [".csv"])
+    output.check_output(args.output or "--output=", [".csv"])
     labeling.check_output(Path(args.output))
     summaries.print_filled(labeling.write_rows(args, *read_contexts(args), inputs.reading_of(args)))
     print(call("recommend", inputs.typed_source(args), {"labeled": shlex.quote(args.output)}))
@@ -256,20 +251,18 @@ def _in_order_of(first: ScoreTable, table: ScoreTable) -> ScoreTable:
     places = {row_id: place for place, row_id in enumerate(block.row_ids)}
     pairs = ((first.label_names, table.label_names, "labels"), (ids, places, "row ids"))
     for ours, theirs, what in pairs:
-        if set(ours) != set(theirs):
-            odd = sorted(set(ours) ^ set(theirs))[0]
-            expected, got = f"the {what} of {title}", f"{odd!r} in only one of the two"
+        if odd := sorted(set(ours).symmetric_difference(theirs)):
+            expected, got = f"the {what} of {title}", f"{odd[0]!r} in only one of the two"
             raise InputError.at(where, expected, got, "use contexts of the same questions")
     order = [places[row_id] for row_id in ids]
     columns = [table.label_names.index(name) for name in first.label_names]
     # Index of each label in the first context's order; the appended -1 maps unknown to unknown.
     new_place = np.append(np.argsort(columns), -1)
     labels = new_place[block.labels[order]]
-    if (labels != first.blocks["test"].labels).any():
-        row = ids[int((labels != first.blocks["test"].labels).argmax())]
-        expected, got = f"the right labels of {title}", f"a different one for row {row!r}"
+    if (differs := labels != first.blocks["test"].labels).any():
+        got = f"a different one for row {ids[int(differs.argmax())]!r}"
         remedy = "use contexts of the same questions, with row ids that identify the questions"
-        raise InputError.at(where, expected, got, remedy)
+        raise InputError.at(where, f"the right labels of {title}", got, remedy)
     rows = make_block(block.log_probs[order][:, columns], labels, row_ids=ids)
     context, blocks = {**table.context, "rows": "same"}, {"test": rows}
     return table._replace(context=context, label_names=first.label_names, blocks=blocks)

@@ -15,7 +15,7 @@ from batch_calibration.arrays.numbers import check_key
 from batch_calibration.calibration import temperature as temperatures
 from batch_calibration.cli import inputs, prior, summaries
 from batch_calibration.cli.prior import Stated
-from batch_calibration.cli.progress import Waiting
+from batch_calibration.cli.progress import Waiting, show_progress
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, CorrectedContext, temper
 from batch_calibration.diagnosis import Advice
 from batch_calibration.diagnosis import advice as advices
@@ -70,57 +70,9 @@ def check_method(args: Namespace) -> None:
     for block in probe.blocks:
         name = "labeled" if block == "labeled" else "probe"
         if block != "test" and not getattr(args, name):
-            raise InputError(
-                f"{args.method} learns its bias from {probe.description}, but their scores are "
-                f"missing: use --{name}=FILE, or --method=bc, which learns from the scores alone."
-            )
-
-
-def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedContext]:
-    """Returns each context with its corrected scores."""
-    stated = prior.state(args.prior, tables)
-    # A method may warn once for each context; each warning is printed once.
-    with warnings.catch_warnings(record=True) as caught, Waiting("correcting"):
-        warnings.simplefilter("always")
-        if args.advice:
-            found, advised = _follow_file(args.advice, tables)
-        else:
-            found, advised = _correct(args, tables, stated), list[Advice]()
-    summaries.say_notes(str(warning.message) for warning in caught)
-    advised = advised or advise_contexts(tables, stated, ordinal=args.ordinal)
-    strength, corrected = 1.0 if args.strength is None else args.strength, list[CorrectedContext]()
-    with Waiting("diagnosing", len(tables)) as waiting:
-        each = zip(tables, found, advised, stated, strict=True)
-        for table, of_table, advice, of_context in each:
-            name = args.method
-            known = of_context.known and of_context.known.all_shares(len(table.label_names))
-            if args.advice:
-                name = name_of(advice)
-                is_stated = advice.source in (advices.EQUAL, advices.STATED)
-                known = tuple((advice.shares or {}).values()) * is_stated or None
-            scores, labeled = np.asarray(of_table.corrected.scores), None
-            is_fitted = args.temperature == temperatures.AUTO or args.command == "threshold"
-            if "labeled" in table.blocks and is_fitted:
-                labeled = of_table.labeled_rows(table, args.seed)
-            temperature = judged = args.temperature
-            if temperature == temperatures.AUTO:
-                temperature, judged = _fit_temperature(table, scores, labeled)
-            answers = None
-            if cut := getattr(args, "threshold", ""):
-                answers = _answer(cut, table, temper(scores, temperature))
-                name += f" at {cut}"
-            diagnosis = diagnose_table(
-                table, scores, name, strength, args.dtype, known, ordinal=args.ordinal,
-                temperature=judged, answers=answers,
-            )  # fmt: skip
-            if labeled and judged is not None and not diagnosis.labeled:
-                divisors = temperatures.cross_fit_temperature(*labeled)[:, None]
-                tempered = measure_reliability(labeled[0] / divisors, labeled[1])
-                diagnosis = diagnosis._replace(tempered=tempered)
-            facts = diagnosis, advice, temperature, labeled, answers
-            corrected.append(CorrectedContext(table, scores, *facts))
-            waiting.move(len(corrected))
-    return corrected
+            learns = f"{args.method} learns its bias from {probe.description}"
+            remedy = f"use --{name}=FILE, or --method=bc, which learns from the rows themselves."
+            raise InputError(f"{learns}, but their scores are missing: {remedy}")
 
 
 class Correction(NamedTuple):
@@ -136,6 +88,50 @@ class Correction(NamedTuple):
         gold, method = table.blocks["labeled"].labels, get_method(self.method)
         learn = partial(correct_labeled, method, options=self.options, key=check_key(seed))
         return learn(blocks, self.corrected)[gold >= 0], gold[gold >= 0]
+
+
+def correct_contexts(args: Namespace, tables: Sequence[ScoreTable]) -> list[CorrectedContext]:
+    """Returns each context with its corrected scores."""
+    stated = prior.state(args.prior, tables)
+    # A method may warn once for each context; each warning is printed once.
+    with warnings.catch_warnings(record=True) as caught, Waiting("correcting"):
+        warnings.simplefilter("always")
+        if args.advice:
+            found, advised = _follow_file(args.advice, tables)
+        else:
+            found, advised = _correct(args, tables, stated), list[Advice]()
+    summaries.say_notes(str(warning.message) for warning in caught)
+    advised = advised or advise_contexts(tables, stated, ordinal=args.ordinal)
+    finish = map(partial(_finish, args), tables, found, advised, stated)
+    return [*show_progress("diagnosing", finish, len(tables))]
+
+
+def _finish(
+    args: Namespace, table: ScoreTable, found: Correction, advice: Advice, stated: Stated
+) -> CorrectedContext:
+    """Returns a context with its temperature, its answers and its diagnosis."""
+    name, known = args.method, stated.known and stated.known.all_shares(len(table.label_names))
+    if args.advice:
+        name, is_stated = name_of(advice), advice.source in (advices.EQUAL, advices.STATED)
+        known = tuple((advice.shares or {}).values()) * is_stated or None
+    scores, labeled, answers = np.asarray(found.corrected.scores), None, None
+    is_fitted = args.temperature == temperatures.AUTO or args.command == "threshold"
+    if "labeled" in table.blocks and is_fitted:
+        labeled = found.labeled_rows(table, args.seed)
+    temperature = judged = args.temperature
+    if temperature == temperatures.AUTO:
+        temperature, judged = _fit_temperature(table, scores, labeled)
+    if cut := getattr(args, "threshold", ""):
+        answers = _answer(cut, table, temper(scores, temperature))
+        name += f" at {cut}"
+    strength = 1.0 if args.strength is None else args.strength
+    diagnose = partial(diagnose_table, temperature=judged, answers=answers, ordinal=args.ordinal)
+    diagnosis = diagnose(table, scores, name, strength, args.dtype, known)
+    if labeled and judged is not None and not diagnosis.labeled:
+        divisors = temperatures.cross_fit_temperature(*labeled)[:, None]
+        tempered = measure_reliability(labeled[0] / divisors, labeled[1])
+        diagnosis = diagnosis._replace(tempered=tempered)
+    return CorrectedContext(table, scores, diagnosis, advice, temperature, labeled, answers)
 
 
 def _fit_temperature(
@@ -229,13 +225,10 @@ def advise_contexts(
     for table, of_context in zip(tables, stated, strict=True):
         by_design = BY_DESIGN if table.context.get(BALANCED) is True else None
         known.append(of_context.known or by_design)
-    finished = list[Advice]()
-    with Waiting("choosing a correction", len(tables)) as waiting:
+    counts, advise = [one.counts for one in stated], partial(_advise_one, by_labels=by_labels)
+    with Waiting("choosing a correction"):
         advised = recommend_tables(tables, [*map(task_of, tables)], known, ordinal=ordinal)
-        for table, advice, one in zip(tables, advised, stated, strict=True):
-            finished.append(_advise_one(table, advice, one.counts, by_labels=by_labels))
-            waiting.move(len(finished))
-    return finished
+        return [*map(advise, tables, advised, counts)]
 
 
 def _advise_one(

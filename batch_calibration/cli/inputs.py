@@ -18,7 +18,7 @@ from batch_calibration import importers
 from batch_calibration.arrays.missing_scores import check_missing
 from batch_calibration.cli import guard, options
 from batch_calibration.cli.labeling import label_rows
-from batch_calibration.cli.progress import Waiting
+from batch_calibration.cli.progress import show_progress
 from batch_calibration.errors import InputError, step
 from batch_calibration.files import Json, temporary_folder
 from batch_calibration.files.rows import refuse_remote
@@ -30,6 +30,8 @@ from batch_calibration.scores import POOLED_AS, ScoreTable
 
 INPUT = "the input"
 """Name of standard input in messages."""
+LOG = re.compile(r"samples_.*\.jsonl(\.gz|\.zst)?")
+"""Names of the harness's logs of samples, compressed or not."""
 SHARD = re.compile(r"-\d{3,}-of-\d{3,}|^part-\d{4,}")
 """Names that Hugging Face's and Spark's writers give to the parts of one data set."""
 BESIDE_PARQUET = ("_SUCCESS", "_metadata", "_common_metadata")
@@ -159,9 +161,9 @@ def note_of_files(
     if args.shards:
         return [f"The {len(files):,} files are parts of one data set and share one bias."]
     note = (
-        f"Each of the {len(files):,} files is a context with its own bias; pass --shards if "
-        "they are parts of one data set, which has one bias"
+        f"Each of the {len(files):,} files is a context with its own bias; pass --shards if they "
     )
+    note += "are parts of one data set, which has one bias"
     are_alike = len({table.label_names for table in tables}) == 1
     if are_alike and len(set(map(task_of, tables))) == len(tables) > 2:  # fewer are not pooled
         note += ", or --task=NAME (and --ids) to pool them if they are prompts of one task"
@@ -187,17 +189,20 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
 def _read(files: Sequence[Path], reading: Reading) -> tuple[list[Path], list[ScoreTable]]:
     """Returns the file of each context in some files, and the contexts."""
     table_files, tables = list[Path](), list[ScoreTable]()
-    with Waiting("reading files", len(files)) as waiting:
-        for done, path in enumerate(files):
-            waiting.move(done)
-            with _on_disk(path) as file:
-                try:
-                    tables += importers.read(file, reading)
-                except InputError as error:
-                    # Standard input is copied to a temporary file with a path unknown to the user.
-                    raise error.replacing(str(file), _title(path)) from error
-            table_files += [path] * (len(tables) - len(table_files))
+    read = (_read_file(path, reading) for path in files)
+    for path, found in zip(files, show_progress("reading files", read, len(files)), strict=True):
+        tables += found
+        table_files += [path] * len(found)
     return table_files, tables
+
+
+def _read_file(path: Path, reading: Reading) -> list[ScoreTable]:
+    with _on_disk(path) as file:
+        try:
+            return importers.read(file, reading)
+        except InputError as error:
+            # Standard input is copied to a temporary file with a path unknown to the user.
+            raise error.replacing(str(file), _title(path)) from error
 
 
 def expand(name: str) -> list[Path]:
@@ -210,7 +215,7 @@ def expand(name: str) -> list[Path]:
             files = sorted((path / "scores").glob("*.safetensors"))
             return files or refuse_empty(path)
         # lm-evaluation-harness also writes results_*.json, which hold no scores.
-        files = sorted(filter(_is_log, path.rglob("samples_*")))
+        files = sorted(file for file in path.rglob("samples_*") if LOG.fullmatch(file.name))
         files = files or sorted(file for file in path.iterdir() if _may_hold_scores(file))
         # A data set may be split into subfolders.
         files = files or sorted(filter(_may_hold_scores, path.rglob("*.parquet")))
@@ -227,11 +232,6 @@ def refuse_empty(workdir: Path) -> NoReturn:
     """Raises the error of a workdir without scores."""
     remedy = f"{step('score')} first"
     raise InputError.at(f"workdir {workdir}", "score tables in its folder scores/", "none", remedy)
-
-
-def _is_log(path: Path) -> bool:
-    """Checks whether a file has the name of a harness log of samples, compressed or not."""
-    return re.fullmatch(r"samples_.*\.jsonl(\.gz|\.zst)?", path.name) is not None
 
 
 def _may_hold_scores(path: Path) -> bool:

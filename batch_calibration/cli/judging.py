@@ -163,8 +163,7 @@ def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, obje
         for name, by_candidate in (("corrected", True), ("pooled", False)):
             corrected = judging.remove_preference(judgments, by_candidate=by_candidate)
             columns[name] = judging.candidate_log_odds(corrected, is_first)
-            preference = judging.place_preference(judgments, by_candidate=by_candidate)
-            removed[name] = preference, is_first
+            removed[name] = judging.place_preference(judgments, by_candidate=by_candidate), is_first
     except InputError as error:
         if not len(pairs.rows):
             raise

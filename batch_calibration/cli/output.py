@@ -25,14 +25,7 @@ from batch_calibration.cli.summaries import CorrectedContext, say_notes, title
 from batch_calibration.diagnosis.diagnosis import Grades
 from batch_calibration.diagnosis.threshold import Threshold
 from batch_calibration.errors import CONTROLS, InputError, answering, extra
-from batch_calibration.files import (
-    csv_text,
-    object_at,
-    quote_formula,
-    quote_formulas,
-    write_csv,
-    write_whole,
-)
+from batch_calibration.files import csv_text, object_at, quote_formulas, write_csv, write_whole
 from batch_calibration.importers.lm_eval import results_of
 from batch_calibration.integrations import streams
 from batch_calibration.metrics import accuracy, balanced_accuracy
@@ -148,8 +141,7 @@ def _name_columns(keys: Sequence[str], contexts: Sequence[Scored]) -> dict[str, 
     for key in filter(labels.__contains__, keys):
         while column[key] in labels:
             column[key] += "_"
-        note = f"{key!r} is a label and also a column of the output: the label's scores are in "
-        say_notes([note + f"{key!r}, the column is renamed {column[key]!r}."])
+        say_notes([f"{key!r} is a label of the output, so the column is renamed {column[key]!r}."])
     return column
 
 
@@ -199,7 +191,7 @@ def _csv_chunks(columns: Columns, delimiter: str) -> Iterator[str]:
     """Yields the columns as `csv_text` formats rows, `ROWS_AT_ONCE` rows at a time."""
     texts = "".join(chain(columns, *(cells for cells in columns.values() if cells.dtype == object)))
     write_rows = partial(write_csv, delimiter=delimiter, quote_all="\r" in texts)
-    yield write_rows([map(quote_formula, columns)])
+    yield write_rows([quote_formulas([*columns])])
     for start in range(0, len(next(iter(columns.values()))), ROWS_AT_ONCE):
         cells = [_cells(column[start : start + ROWS_AT_ONCE]) for column in columns.values()]
         rows = zip(*cells, strict=True)
@@ -384,12 +376,10 @@ def calibrate_stream(args: Namespace, files: Sequence[Path]) -> None:
     bias, strength = _stream_bias(args, labels), 1.0 if args.strength is None else args.strength
     stated = prior.read_shares(args.prior, [labels])[0].options if args.prior else {}
     shares = cast("Sequence[float] | None", stated.get("target_prior"))
+    correct = partial(streams.correct_stream, bias=bias, strength=strength, target_prior=shares)
+    correct = partial(correct, temperature=args.temperature or 1.0, by_file=not args.shards)
     with Waiting("correcting rows") as waiting:
-        correct = partial(
-            streams.correct_stream, files, args.output, reading, progress=waiting.move
-        )
-        correct = partial(correct, temperature=args.temperature or 1.0)
-        done = correct(bias=bias, strength=strength, target_prior=shares, by_file=not args.shards)
+        done = correct(files, args.output, reading, progress=waiting.move)
     say_notes(done.notes)
     _show_stream(args, done)
 
@@ -403,8 +393,7 @@ def _stream_bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None
         expected = f"one context with the labels {', '.join(labels)}"
         raise InputError.at("--probe", expected, f"{len(tables)} contexts")
     # [k], summed in float64 because there may be many rows
-    means: list[float] = tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64).tolist()
-    return means
+    return [*map(float, tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64))]
 
 
 def _show_stream(args: Namespace, done: streams.Streamed) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from batch_calibration.cli.progress import Waiting
+from batch_calibration.cli.progress import show_progress
 from batch_calibration.errors import spell
 from batch_calibration.files import Json, list_at, object_at
 from batch_calibration.methods import METHODS
@@ -122,10 +122,9 @@ def _show_sums(
     """Prints the contexts, rows and two counts of each task, and their sums."""
     # Contexts, rows, and the two columns of `count`.
     counts = {_task(context): np.zeros(4, int) for context in contexts}
-    with Waiting("counting tokens", len(contexts)) as waiting:
-        for done, context in enumerate(contexts, start=1):
-            counts[_task(context)] += (1, context.size, *count(context))
-            waiting.move(done)
+    sums = ((_task(context), (1, context.size, *count(context))) for context in contexts)
+    for task, sums_of_context in show_progress("counting tokens", sums, len(contexts)):
+        counts[task] += sums_of_context
     counts["all"] = np.sum([*counts.values()], axis=0)
     cells: Cells = [["task", "contexts", "rows", *columns]]
     for task, row in counts.items():
@@ -141,10 +140,8 @@ def _tokens(
     count_tokens = SCORERS[model.scorer].count_tokens
     if budget is None or count_tokens is None:
         return 0, 0
-    texts = list[str]()
-    for block in context.blocks.values():
-        if not isinstance(block.inputs, ImageInputs):
-            texts += block.inputs
+    inputs = (block.inputs for block in context.blocks.values())
+    texts = [*chain.from_iterable(of for of in inputs if not isinstance(of, ImageInputs))]
     return count_tokens(budget, texts, _labels(context), model)
 
 
@@ -184,9 +181,7 @@ def show_plan(studies: Sequence[Study], workdir: str, workers: int) -> None:
 
 def _rows_left(contexts: Sequence[RenderedContext], model: str, store: Store | None) -> int:
     """Counts the rows that no stored table of this model holds; reads no weights."""
-    if store is None:
-        return sum(context.size for context in contexts)
-    tables = {_key(table.context): table for table in store.tables()[0]}
+    tables = {_key(table.context): table for table in (store.tables()[0] if store else ())}
     name, rows = {"model": model_name(model)}, 0
     for context in contexts:
         table = tables.get(_key({**context.context, **name}))

@@ -142,7 +142,8 @@ def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
     with suppress(ValueError, csv.Error):  # reported below
         # "-sig" skips the byte order mark that a spreadsheet may write.
         lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")))
-        cells += filter(None, lines)
+        # An error in a line leaves no cells.
+        cells += [line for line in lines if line]
     if not cells or set(map(len, cells)) not in ({1}, {2}):
         expected = f"a share on each line, or LABEL,SHARE for each of {', '.join(labels)}"
         raise InputError.at(path, expected, "other lines")
@@ -168,10 +169,9 @@ def _count_labels(
         counts = np.bincount(gold[gold >= 0], minlength=len(labels))
         total = int(counts.sum())
         if not counts.all():
-            expected = f"rows of each of the labels {', '.join(labels)}"
             got = f"no row of {labels[int(counts.argmin())]!r} among {total:,}"
             remedy = f"write the shares you expect, such as {_example(labels)}"
-            raise InputError.at(where, expected, got, remedy)
+            raise InputError.at(where, f"rows of each label: {', '.join(labels)}", got, remedy)
         if total < FEW_COUNTED:
             note = f"{total:,} labels were counted; shares of fewer than {FEW_COUNTED} are noisy. "
             note += "`recommend` moves its estimates only as far as the counts contradict them."

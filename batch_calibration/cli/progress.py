@@ -3,13 +3,13 @@
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
 from pathlib import Path
 from shutil import get_terminal_size
 from threading import Event, Thread
-from typing import Self, TextIO
+from typing import Self, TextIO, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,9 @@ FIRST_LINE = 15.0
 """Seconds between the first rows and a line with the time left."""
 FEWEST_STEPS = 5
 """Minimum number of steps, of a second or more, for a measured rate."""
+
+
+T = TypeVar("T")
 
 
 class Waiting:
@@ -110,6 +113,20 @@ class Waiting:
         for thread in self._threads:
             thread.join()
             erase_line()
+
+
+def show_progress(doing: str, items: Iterable[T], total: int) -> Iterator[T]:
+    """Yields items and shows the number of finished ones; the iterator of the items does the work.
+
+    An error in that work erases the line at once, before a program prints the error.
+
+    >>> list(show_progress("counting", "abc", 3))
+    ['a', 'b', 'c']
+    """
+    with Waiting(doing, total) as waiting:
+        for done, item in enumerate(items, start=1):
+            yield item
+            waiting.move(done)
 
 
 def erase_line() -> None:

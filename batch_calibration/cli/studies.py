@@ -121,10 +121,9 @@ def show_tables(workdir: str, *, quiet: bool = False) -> None:
         files, missing = studies.write_results(records, store.workdir)
     if not quiet:
         writing.print_tables(tables)
+    written = f"{len(tables)} tables are in {folder}; all results in {', '.join(map(str, files))}"
     # `missing` is "" if results.parquet was written.
-    _print_lines([*_unshown(store, records), *filter(None, [missing])])
-    results = ", ".join(map(str, files))
-    _print_lines([f"{len(tables)} tables are in {folder}; all results in {results}"])
+    _print_lines([*_unshown(store, records), *filter(None, [missing]), written])
 
 
 def _unshown(store: "studies.Store", records: "studies.Records") -> list[str]:
@@ -146,19 +145,18 @@ def draw_figures(workdir: str, *, boundary_tasks: int = 2, formats: str = "png")
     for form in forms:
         refuse_unknown("format", form, FORMATS, where=spell("formats", formats))
     keep_programs()
-    store = studies.Store(workdir)
-    records = store.records()
+    store, files = studies.Store(workdir), list[Path]()
+    records, folder = store.records(), store.workdir / "figures"
     results = Results(records, store.table_of, boundary_tasks)
-    files = list[Path]()
     with _waiting("drawing figures") as waiting:
 
         def notify(path: Path) -> None:
             files.append(path)
             waiting.move(len(files))
 
-        writing.write_figures(results, store.workdir / "figures", notify, formats=forms)
+        writing.write_figures(results, folder, notify, formats=forms)
     _print_lines(_unshown(store, records))
-    print(f"{len(files)} files of figures and their numbers are in {store.workdir / 'figures'}")
+    print(f"{len(files)} files of figures and their numbers are in {folder}")
 
 
 def make_report(workdir: str) -> None:

@@ -16,6 +16,7 @@ from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from batch_calibration.diagnosis.recommend import FEWEST_LABELED_TO_MEASURE
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
+from batch_calibration.files import list_at
 from batch_calibration.methods import ask_about_order, look_like_cosines
 from batch_calibration.reporting import cells as forms
 from batch_calibration.reporting import words
@@ -317,10 +318,9 @@ def over_all(contexts: Sequence[CorrectedContext]) -> str:
         return f"{sentence} No right label is known."
     if never:
         sentence += (
-            f" In {never} of the contexts some label is never right, but BC assumes that labels "
-            "are right about equally often: state the shares that you expect (--prior), or leave "
-            "these labels out (--labels)."
+            f" In {never} of the contexts some label is never right, but BC assumes equally "
         )
+        sentence += "frequent labels: state the shares (--prior), or leave labels out (--labels)."
     return sentence
 
 
@@ -357,8 +357,7 @@ def task_gains(cards: Sequence[Card]) -> Cells:
 def _gain_row(task: str, verdicts: Sequence[Verdict]) -> Cells:
     """Returns the row of some contexts; no row if no right label is known."""
     gains = [measured_gain(verdicts, gains_of) for gains_of in (BY_BC, RECOMMENDED)]
-    known = [gain for gain in gains if gain is not None]
-    if not known:
+    if not (known := [gain for gain in gains if gain is not None]):
         return []
     before = float(np.mean([*words.accuracy_of_tasks(verdicts).values()]))
     percents = [f"{100 * (before + gain):.1f}" for gain in (0, *(gain.value for gain in known))]
@@ -445,8 +444,7 @@ def group_notes(tables: Sequence[ScoreTable]) -> list[str]:
             asked = f"{len(table.blocks['test'].log_probs):,} questions get another answer"
             notes.append(f"{rate} % of {asked} if their options have another order.")
         for block in table.blocks.values():
-            messages = block.spec.get("notes")
-            notes += map(str, messages if isinstance(messages, list) else [])
+            notes += map(str, list_at(block.spec, "notes"))
         for note in notes:
             kind = ["#" if any(map(str.isdigit, token)) else token for token in note.split()]
             by_kind.setdefault(" ".join(kind), {}).setdefault(title(table), note)

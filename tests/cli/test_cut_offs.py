@@ -29,11 +29,12 @@ FORMS = [
     (),
     ("--method=icl",),
     ("--strength=0.5", "--temperature=0.7"),
+    ("--strength=0",),
     ("--method=prior_matching", "--prior=yes=0.27,maybe=0.37,no=0.36"),
 ]
 
 
-@pytest.mark.parametrize("flags", FORMS, ids=range(4))
+@pytest.mark.parametrize("flags", FORMS, ids=range(5))
 def test_the_printed_command_applies_the_cut_off(program, tmp_path, flags):
     goal = ("--positive=yes", "--for=precision:0.9")
     text, _ = said(program, "threshold", DEMO, "--gold=label", *flags, *goal)
