@@ -176,7 +176,7 @@ def make_cards(results: Results, verdicts: Mapping[str, Verdict]) -> dict[str, C
 def name_page(records: Sequence[Record]) -> str:
     """Returns the title of a page: the models, the tasks, and the factors that vary.
 
-    >>> from batch_calibration.studies import ContextInfo
+    >>> from batch_calibration.studies.records import ContextInfo
     >>> def record(**facts):
     ...     return Record(str(facts), ContextInfo(**facts), ("a", "b"), {"test": 1}, {})
     >>> name_page([record(model="gpt2", task="sst2")])

@@ -178,7 +178,7 @@ def test_expected_shares_go_with_confidence_squared():
     rows, _ = draw(3, 80, SHARES)
     none = np.zeros(3, np.float32)  # of no weight: the expected shares alone are left
     expected = confidence(jnp.asarray(rows[0])) ** 2
-    found = joint(rows, everywhere(rows), none, expected / expected.sum())
+    found = joint(rows, everywhere(rows), none, expected / expected.sum(), jnp.ones(()))
     np.testing.assert_allclose(found, expected / expected.sum(), atol=1e-3)
 
 
