@@ -11,6 +11,7 @@ import numpy as np
 
 from batch_calibration.cli.progress import erase_line
 from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
+from batch_calibration.diagnosis.advice import ESTIMATED, POOLED
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
 from batch_calibration.diagnosis.recommend import FEWEST_LABELED_TO_MEASURE
@@ -67,12 +68,15 @@ class CorrectedContext(NamedTuple):
         first = self.advice.reason[0]
         # The reason begins with a capital, but here it continues a sentence.
         advised = f"Recommended: {first[0].lower()}{first[1:]}"
-        # Advice without labels would contradict advice with them.
+        by_labels = ""
         if "labeled" in self.table.blocks:
             labeled = {"labeled": "FILE"}
-            advised = f"Advice with the labeled rows: {call('recommend', 'scores', labeled)}."
+            by_labels = f"Advice with the labeled rows: {call('recommend', 'scores', labeled)}."
         elif self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
-            advised = f"Advice with the right labels: {call('recommend', 'scores', {})}."
+            by_labels = f"Advice with the right labels: {call('recommend', 'scores', {})}."
+        # Shares that are estimated without labels would contradict the labels.
+        is_estimated = self.advice.source in (ESTIMATED, POOLED) or self.advice.if_balanced
+        advised = by_labels if by_labels and is_estimated else f"{advised} {by_labels}".strip()
         return [*self.diagnosis.sentences(), self.advice.doubt or advised]
 
 

@@ -199,7 +199,7 @@ def pool(comparisons: Sequence[Comparison]) -> Comparison:
             if None not in probs:
                 *kinds, bins = zip(*probs, strict=True)
                 nll, brier, ece = (_weighted_mean(kind, shares) for kind in kinds)
-                reliability = Reliability(nll, brier, ece, sum(bins))
+                reliability = Reliability(nll, brier, ece, tuple(map(tuple, np.sum(bins, axis=0))))
             counts = sum(better), sum(worse)
             pooled.append(MethodResult(method, accuracy, gain, *counts, reliability))
     return Comparison(tuple(pooled), int(rows.sum()), len(comparisons), skipped)

@@ -21,14 +21,14 @@ class Reliability(NamedTuple):
         nll: the mean negative log-likelihood in nats (see `nll`), with its 95 % interval.
         brier: the Brier score, 0 to 2 (see `brier`).
         ece: the expected calibration error, 0 to 1 (see `ece`).
-        bins: [15, 3], for each bin of confidence the number of rows, the sum of their confidence,
+        bins: 15 x 3, for each bin of confidence the number of rows, the sum of their confidence,
             and the number of right predictions.
     """
 
     nll: Estimate
     brier: Estimate
     ece: Estimate
-    bins: np.ndarray
+    bins: tuple[tuple[float, ...], ...]
 
     def texts(self) -> list[str]:
         """Formats log loss, Brier score and ECE, each with its interval, for `COLUMNS`."""
@@ -78,5 +78,5 @@ def measure_reliability(scores: np.ndarray, labels: np.ndarray) -> Reliability:
         over_units(-log_p[rows, labels]),
         over_units(((probs - is_label) ** 2).sum(axis=-1)),
         Estimate(ece, max(2 * ece - float(high), 0.0), max(2 * ece - float(low), 0.0)),
-        np.stack([counts, sums, rights], axis=-1),
+        tuple(zip(*(part.tolist() for part in (counts, sums, rights)), strict=True)),
     )

@@ -329,7 +329,7 @@ def calibrate_store(
         tables = [table for table in tables if table.context.get("shots") == shots]
     if not tables and not broken:
         chosen = [*tasks, *([] if shots is None else [f"{shots} shots"])]
-        expected, remedy = f"score tables of {', '.join(chosen)}", f"{step('score')} them first"
+        expected, remedy = f"score tables of {', '.join(chosen)}", f"{step('score')} first"
         raise InputError.at(f"workdir {store.workdir}", expected, "none", remedy)
     began = time.monotonic()
     usable, common = list[ScoreTable](), list[Options]()

@@ -57,7 +57,7 @@ def test_several_contexts_are_weighted_by_their_labeled_rows():
     reach = np.hypot(3 / 12 * reaches[0], 9 / 12 * reaches[1])
     assert after.gain.high == pytest.approx(after.gain.value + reach)
     # Of one context the same numbers as before.
-    assert repr(pool([icl]).results) == repr(icl.results)
+    assert pool([icl]).results == icl.results
 
 
 def test_what_cannot_be_compared_is_a_sentence(refuses):

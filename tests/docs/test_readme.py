@@ -84,7 +84,11 @@ def test_the_commands_of_the_table_run_in_their_order(tmp_path, monkeypatch, cap
         with patch.dict(METHODS):
             cli.run([*args, "--limit=12", "--shots=1"] if args[0] == "score" else args)
     stdout = capsys.readouterr().out
-    assert "\ntrimmed " in stdout and "Recommended:" in stdout and "rows scored" in stdout
+    assert (
+        "\ntrimmed " in stdout
+        and "Advice with the right labels:" in stdout
+        and "rows scored" in stdout
+    )
     assert "nothing was sent or written" in stdout and not (tmp_path / "asked.csv").exists()
     assert (tmp_path / "report.html").exists() and list((tmp_path / "W" / "scores").iterdir())
 

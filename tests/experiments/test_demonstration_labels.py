@@ -128,7 +128,7 @@ def test_refusals(refuses):
     assert refuses(made, **compares).key == "label_words"
     names = tuple(f"label {i}" for i in range(61))
     task = TASKS["sst2"]._replace(name="many", label_names=names)
-    assert "60 words" in str(refuses(label_words.draw_words, "held_out", task, seed=0))
+    assert "got 60 in 'held_out'" in str(refuses(label_words.draw_words, "held_out", task, seed=0))
 
 
 def test_the_config_makes_each_condition_once():

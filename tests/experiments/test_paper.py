@@ -177,8 +177,8 @@ def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
     assert [(record.context.task, record.context.shots) for record in records] == [("sst2", 1)]
     wrong = program("calibrate", f"--workdir={tmp_path}", "--tasks=sst2,cb", "--shots=4", code=2)
     assert (
-        f"workdir {tmp_path}: no score tables of sst2, cb, 4 shots; run batch-calibration score "
-        "first, or choose other tasks or shots." in wrong.stderr
+        f"workdir {tmp_path}: expected score tables of sst2, cb, 4 shots; got none: run "
+        "batch-calibration score first" in wrong.stderr
     )
 
 

@@ -98,7 +98,7 @@ def _draw_reliability(axes: Axes, title: str, diagnosis: Diagnosis) -> list[Row]
     for (name, reliability), color in zip(found.items(), colors, strict=True):
         if reliability is None:
             continue
-        counts, *sums = reliability.bins[reliability.bins[:, 0] > 0].T
+        counts, *sums = np.array([bin_ for bin_ in reliability.bins if bin_[0]]).T
         x, y = (100 * sum_ / counts for sum_ in sums)
         axes.plot(x, y, color=color, lw=1.2, label=name)
         dots = axes.scatter(x, y, 8 + 120 * counts / counts.sum(), color=color)

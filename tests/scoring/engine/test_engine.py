@@ -294,7 +294,7 @@ def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint, refuses):
         np.testing.assert_array_equal(complete.argmax(1)[clear], two.argmax(1)[clear])
     assert scorer.identity != CausalLM(checkpoint).identity
     error = refuses(scorer.score, texts, [" positive journey", " a"])
-    assert "row 0: with logits_only" in str(error)
+    assert error.where == "row 0" and "omit logits_only" in error.remedy
 
 
 def test_unembedding_in_parts(checkpoint, monkeypatch):
