@@ -352,7 +352,9 @@ def context_tables(verdict: Verdict) -> list[Table]:
         rows = cells.right_cells(verdict.diagnosis)
         both.append(Table("", "right", f"{name}: right answers", rows, unit="in %"))
         if len(rows := cells.reliability_cells(verdict.diagnosis)) > 1:
-            both.append(Table("", "probabilities", f"{name}: probabilities", rows))
+            both.append(
+                Table("", "probabilities", f"{name}: probabilities", rows, unit="by softmax")
+            )
     if rows := cells.grade_cells(verdict.diagnosis):
         both.append(Table("", "grades", f"{name}: grades", rows, unit="absolute errors, kappa"))
     return both
