@@ -14,6 +14,7 @@ from batch_calibration.diagnosis import Advice, Comparison, Diagnosis
 from batch_calibration.diagnosis.advice import ESTIMATED, POOLED
 from batch_calibration.diagnosis.comparison import pool
 from batch_calibration.diagnosis.diagnose import DISTANCES, prediction_range
+from batch_calibration.diagnosis.diagnosis import NOT_JUDGED
 from batch_calibration.diagnosis.recommend import FEWEST_LABELED_TO_MEASURE
 from batch_calibration.diagnosis.verdicts import BY_BC, RECOMMENDED, Verdict, measured_gain
 from batch_calibration.errors import call, escape_controls
@@ -65,19 +66,20 @@ class CorrectedContext(NamedTuple):
 
     def sentences(self) -> list[str]:
         """Returns the diagnosis in sentences, and the advice in one sentence."""
-        first = self.advice.reason[0]
+        sentences, first, by_labels = self.diagnosis.sentences(), self.advice.reason[0], ""
         # The reason begins with a capital, but here it continues a sentence.
         advised = f"Recommended: {first[0].lower()}{first[1:]}"
-        by_labels = ""
         if "labeled" in self.table.blocks:
-            labeled = {"labeled": "FILE"}
-            by_labels = f"Advice with the labeled rows: {call('recommend', 'scores', labeled)}."
-        elif self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
+            command = call("recommend", "scores", {"labeled": "FILE"})
+            sentences = [text for text in sentences if not text.startswith(NOT_JUDGED)]
+            advised = f"Advice and accuracy with the labeled rows: {command}."
+            return [*sentences, *filter(None, [self.advice.doubt]), advised]
+        if self.diagnosis.labeled >= FEWEST_LABELED_TO_MEASURE:
             by_labels = f"Advice with the right labels: {call('recommend', 'scores', {})}."
         # Shares that are estimated without labels would contradict the labels.
         is_estimated = self.advice.source in (ESTIMATED, POOLED) or self.advice.if_balanced
         advised = by_labels if by_labels and is_estimated else f"{advised} {by_labels}".strip()
-        return [*self.diagnosis.sentences(), self.advice.doubt or advised]
+        return [*sentences, self.advice.doubt or advised]
 
 
 def temper(scores: np.ndarray, temperature: float | None) -> np.ndarray:

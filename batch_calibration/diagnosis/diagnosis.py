@@ -18,6 +18,8 @@ DRAWS = 2000
 """The number of bootstrap draws for intervals without a closed form."""
 MANY_NAMES = 5
 """The largest number of labels that a sentence lists by name; for more, it gives the number."""
+NOT_JUDGED = "No right label is known"
+"""The beginning of the sentence on rows without right labels."""
 SUPPOSE_NO_EQUAL_SHARES = ("icl", "bc_empirical_bayes", "bcl_empirical_bayes")
 """Prefixes of methods that do not assume equal label shares."""
 AS_ADVISED = "matching "
@@ -311,7 +313,7 @@ def _rounded(found: Diagnosis) -> str:
 def _helps(found: Diagnosis) -> list[str]:
     k = len(found.label_names)
     if found.before is None or found.after is None or found.gain is None or found.classes is None:
-        unknown = "No right label is known, so it is unknown whether this helps."
+        unknown = f"{NOT_JUDGED}, so it is unknown whether this helps."
         if _supposes_equal_shares(found):
             unknown += (
                 f" BC assumes that each of the {k} labels is right about equally often; if "

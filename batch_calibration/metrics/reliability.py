@@ -74,9 +74,12 @@ def measure_reliability(scores: np.ndarray, labels: np.ndarray) -> Reliability:
     drawn = gaps + (normal - shrinkage * np.outer(normal @ h, h)) * np.sqrt(squares / n)
     low, high = np.quantile(np.abs(drawn).sum(axis=-1), (0.025, 0.975))
     ece = float(np.abs(gaps).sum())
+    losses = -log_p[rows, labels], ((probs - is_label) ** 2).sum(axis=-1)
+    means = (over_units(of_rows) for of_rows in losses)
+    nll, brier = (mean._replace(low=max(mean.low, 0.0)) for mean in means)
     return Reliability(
-        over_units(-log_p[rows, labels]),
-        over_units(((probs - is_label) ** 2).sum(axis=-1)),
+        nll,
+        brier,
         Estimate(ece, max(2 * ece - float(high), 0.0), max(2 * ece - float(low), 0.0)),
         tuple(zip(*(part.tolist() for part in (counts, sums, rights)), strict=True)),
     )
