@@ -27,7 +27,7 @@ TESTS = {
     "arrays/numbers.py": "test_arrays test_api test_frames",
     "metrics/boundary.py": "test_boundary",
     "arrays/alignment.py": "test_alignment test_estimator",
-    "estimator.py": "test_estimator",
+    "estimator.py": "test_estimator test_temperature",
     "arrays/frames.py": "test_frames",
     "metrics/intervals.py": "test_metrics",
     "metrics/table.py": "test_metrics",
@@ -53,7 +53,7 @@ TESTS = {
     "scoring/engine/tokens.py": f"test_tokens test_boundary_tokens {ENGINE}",
     "scoring/engine/trie.py": f"test_tokens {ENGINE}",
     "studies/calibration.py": ("test_calibration_study test_studies test_balanced_tasks"),
-    "methods/run.py": "test_runner test_ensemble test_pooled_shares",
+    "methods/run.py": "test_runner test_ensemble test_pooled_shares test_temperature",
     "studies/accuracy_by_rows.py": "test_over_stream test_calibration_study",
 }
 EXPLAINED = {
