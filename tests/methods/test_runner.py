@@ -134,3 +134,20 @@ def test_contexts_of_other_lengths_share_a_program():
     correct_context(METHODS["bc"], {"test": ones})
     correct_context(METHODS["cc"], {"test": ones, "cc": ones})
     assert program._cache_size() == count
+
+
+def test_rows_are_the_same_if_ids_digest_and_known_labels_are():
+    table = make_table(20, 0)
+    table = table._replace(context={"rows": "digest"})
+    block = table.blocks["test"]
+    assert (block.labels > 0).any()
+
+    def other(**changes):
+        return table._replace(blocks={"test": block._replace(**changes)})
+
+    moved = other(labels=np.roll(block.labels, 1))
+    assert run.have_same_rows([table, other()]) and not run.have_same_rows([table, moved])
+    # Labels that are not all known say nothing.
+    assert run.have_same_rows([table, other(labels=np.where(block.labels, -1, 0).astype(np.int32))])
+    assert not run.have_same_rows([table, other(row_ids=tuple(map(str, range(1, 21))))])
+    assert not run.have_same_rows([table, table._replace(context={"rows": "another"})])

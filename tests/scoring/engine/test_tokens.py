@@ -63,6 +63,12 @@ def test_sentences(refuses):
     assert refuses(encode, tokenizer, ["a", "  "], [" b", " c"], first=7).where == "row 8"
 
 
+@pytest.mark.parametrize(("wrong", "shown"), [("half \ud800", "half"), (3, "3"), (None, "None")])
+def test_the_first_that_is_no_text_is_named(refuses, wrong, shown):
+    error = refuses(tokens.token_ids, byte_level(), ["fine", wrong, "also fine"])
+    assert error.where == "a text" and shown in error.got and "fine" not in error.got
+
+
 def test_trie_shares_beginnings():
     built = trie.build_trie(((7, 8, 9), (7, 8), (7, 6, 5), (4,)))
     # nodes in preorder: 7, 7 6, 7 8
