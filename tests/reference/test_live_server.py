@@ -145,7 +145,7 @@ def test_a_servers_scores_are_those_of_our_own_scorer(address, checkpoints, tmp_
 
 def test_echo_without_a_beginning_token_is_refused(address, checkpoints):
     scorer = load_scorer(asking(address, "plain", checkpoints["plain"], "echo"))
-    with pytest.raises(InputError, match="belongs to the previous token"):
+    with pytest.raises(InputError, match="use first-token lists"):
         scorer.score(["Review: a fine film\nSentiment:"], [" negative", " positive"])
 
 
