@@ -101,8 +101,8 @@ def cross_fit_temperature(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     # A line for each fold without its rows, and a line for all rows.
     weights = np.float32(np.vstack([~is_out, np.ones(len(labels), bool)]))
     find = jax.vmap(find_temperature, (None, None, 0))
-    found = np.asarray(find(np.float32(scores), labels, weights), np.float64)
-    return found[np.where(labels >= 0, is_out.argmax(axis=0), FOLDS)]
+    of_folds = np.asarray(find(np.float32(scores), labels, weights), np.float64)
+    return of_folds[np.where(labels >= 0, is_out.argmax(axis=0), FOLDS)]
 
 
 def folds(rows: int) -> np.ndarray:

@@ -29,27 +29,27 @@ def choose_cut_offs(args: Namespace) -> None:
     source = inputs.typed_source(args, [*options.READING, *APPLIED])
     check_method(args)
     contexts = correct_contexts(args, read_contexts(args)[1])
-    found = [_choose(args, context) for context in contexts]
-    curves, cells = list[list[object]]([["context", *found[0].curve]]), list[list[str]]()
-    for context, one in zip(contexts, found, strict=True):
-        name, cut = title(context.table), f"{one.label}={one.probability}"
-        star = " *" * (not one.is_reached)
-        cells.append([name, f"{one.rows}", cut + star, *one.shown().values()])
-        curves += [[name, *numbers] for numbers in zip(*one.curve.values(), strict=True)]
+    cut_offs = [_choose(args, context) for context in contexts]
+    curves, cells = list[list[object]]([["context", *cut_offs[0].curve]]), list[list[str]]()
+    for context, cut_off in zip(contexts, cut_offs, strict=True):
+        name, cut = title(context.table), f"{cut_off.label}={cut_off.probability}"
+        star = " *" * (not cut_off.is_reached)
+        cells.append([name, f"{cut_off.rows}", cut + star, *cut_off.shown().values()])
+        curves += [[name, *numbers] for numbers in zip(*cut_off.curve.values(), strict=True)]
     if args.json:
-        for context, one in zip(contexts, found, strict=True):
-            output.print_line(context.table, one._replace(curve={}))
-    elif len(found) > 1:
-        header = ["context", "rows", "cut-off", *found[0].shown()]
+        for context, cut_off in zip(contexts, cut_offs, strict=True):
+            output.print_line(context.table, cut_off._replace(curve={}))
+    elif len(cut_offs) > 1:
+        header = ["context", "rows", "cut-off", *cut_offs[0].shown()]
         show_cells(f"Cut-offs for {args.goal}", [header, *cells], NOTE)
     else:
-        for sentence in found[0].sentences():
+        for sentence in cut_offs[0].sentences():
             summaries.print_filled(sentence)
         keys = {"threshold": shlex.quote(cut), "output": "corrected.csv"}
         print(f"\n{call('calibrate', source, keys)}")
     if args.output:
         output.write_lines(args.output, curves, "every cut-off")
-    output.write_plot(args.plot, contexts, sys.stderr, found)
+    output.write_plot(args.plot, contexts, sys.stderr, cut_offs)
 
 
 def _choose(args: Namespace, context: CorrectedContext) -> Threshold:
@@ -63,5 +63,5 @@ def _choose(args: Namespace, context: CorrectedContext) -> Threshold:
         remedy = "use --gold=COLUMN, or --labeled=FILE"
         raise InputError.at(title(context.table), "right labels of some rows", "none", remedy)
     scores, column = temper(scores, context.temperature), names.index(args.positive)
-    found = choose_threshold(scores, gold, column, args.goal, from_probs=False)
-    return found._replace(label=args.positive)
+    chosen = choose_threshold(scores, gold, column, args.goal, from_probs=False)
+    return chosen._replace(label=args.positive)

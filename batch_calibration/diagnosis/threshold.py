@@ -143,8 +143,9 @@ class Threshold(NamedTuple):
     def shown(self) -> dict[str, str]:
         """Returns texts of the measures on held-out rows; the goal's has its interval."""
         texts = {}
-        for name, one in (("precision", self.precision), ("recall", self.recall), ("F1", self.f1)):
-            texts[name] = f"{one} %" if one is self.reached else f"{100 * one.value:.1f} %"
+        shares = {"precision": self.precision, "recall": self.recall, "F1": self.f1}
+        for name, share in shares.items():
+            texts[name] = f"{share} %" if share is self.reached else f"{100 * share.value:.1f} %"
         if read_goal(self.goal).measure == "cost":
             texts["cost per row"] = "{:.3g} [{:.3g}, {:.3g}]".format(*self.reached)
         return texts | {"answered": f"{100 * self.share.value:.1f} %"}
@@ -225,12 +226,12 @@ def choose_threshold(
     place, measure = _choose(measures, target), MEASURES.index(target.measure)
     cuts = (levels[1:] + levels[:-1]) / 2
     probability = _short_decimal(*expit(levels[place : place + 2]).tolist())
-    found = _cross_fit(log_odds, is_positive, target, cuts[place])
+    held_out = _cross_fit(log_odds, is_positive, target, cuts[place])
     curve = {"log_odds": cuts, "probability": expit(cuts)}
     curve |= zip(MEASURES, measures, strict=True)
     is_reached = not measures[measure, place] < target.level
-    cut = float(logit(probability)), probability, is_reached, found[measure]
-    precision, recall, f1, share, _ = found
+    cut = float(logit(probability)), probability, is_reached, held_out[measure]
+    precision, recall, f1, share, _ = held_out
     return Threshold(label, column, goal, *cut, precision, recall, f1, share, n, 3 * n, curve)
 
 
