@@ -45,11 +45,11 @@ PARTS = {
 FEWEST_MODELS = 3
 """Number of models from which an interval over models is stated."""
 FEWEST_PROMPTS = 3
-ALL, FIGURE = "real_methods", "real_gains"
+ALL, FIGURE = "real_paper_methods", "real_paper_gains"
 HEADINGS = {
-    "real_claims": "The paper's claims, mean over tasks with 95 % interval over tasks",
-    "real_tasks": "Each task: accuracy in %, mean ± standard deviation over draws",
-    "real_prompts": "Parts of the prompt: accuracy in %, mean ± standard deviation over prompts",
+    "real_paper": "The paper's claims, mean over tasks with 95 % interval over tasks",
+    "real_paper_tasks": "Each task: accuracy in %, mean ± standard deviation over draws",
+    "real_paper_prompts": "Parts of the prompt: accuracy in %, mean ± standard deviation over prompts",
 }
 """Slug of a table on the page -> its heading."""
 
@@ -127,8 +127,12 @@ def measure(frame: Frame, store: Store) -> dict[str, dict[str, Task]]:
 
 
 def select(frame: Frame, levels: Mapping[str, str]) -> Frame:
-    """Selects the contexts with these levels, without factors that no context has."""
-    return frame.where(**{name: levels[name] for name in levels if name in frame.factors[0]})
+    """Selects the contexts with these levels; a factor that no context has is at its default."""
+    known, wanted = frame.factors[0], dict[str, str]()
+    for name, level in levels.items():
+        if name in known or level != DRAWN[name]:
+            wanted[name] = level
+    return frame.where(**wanted)
 
 
 def measure_task(by_shots: Mapping[int, Frame], store: Store) -> Task:
@@ -248,9 +252,9 @@ def main() -> None:
     frame = Frame([*store.records()])
     models = measure(frame, store)
     tables = {
-        "real_claims": claim_cells(models),
-        "real_tasks": task_cells(models, (BASELINE, CORRECTED)),
-        "real_prompts": prompt_cells(frame),
+        "real_paper": claim_cells(models),
+        "real_paper_tasks": task_cells(models, (BASELINE, CORRECTED)),
+        "real_paper_prompts": prompt_cells(frame),
         ALL: task_cells(models, (*METHODS, SHARES)),
     }
     written = Written(findings(models), section(tables), tables, {FIGURE: partial(draw, models)})

@@ -21,15 +21,43 @@ FILES = {
     "bear": "bear_gpt2/bear_gpt2.npz",
     "demonstrations": "llama13b_demonstrations/mmlu16_1shot_10prompts.npz",
     "judge": "judge/gpt4_turbo_60models.npz",
-    "small_model": str(Path(__file__).with_name("small_model.npz")),
-    "small_model_prompts": str(Path(__file__).with_name("small_model_prompts.npz")),
 }
-"""Name of an archive -> path in the folder. The last two, by `pack_scores`, are in this package."""
+"""Name of an archive -> path in the folder."""
 
 BALANCED_TASKS = (
     "sst2", "mnli", "qnli", "rte", "wic", "copa", "anli_r1", "anli_r2", "anli_r3", "mr", "agnews",
 )  # fmt: skip
-"""The tasks of the small model with about equally frequent labels."""
+"""The tasks of the small models with about equally frequent labels."""
+
+
+class SmallModel(NamedTuple):
+    """Contexts of a small model that `pack_scores` stored beside this file.
+
+    Attributes:
+        model: name of the model.
+        file: stem of the archive's name.
+        varied: the parts of the prompts that vary.
+        is_balanced: whether to read the tasks of `BALANCED_TASKS`, or the others.
+    """
+
+    model: str
+    file: str
+    varied: str
+    is_balanced: bool
+
+
+SMOLLM, GEMMA = "SmolLM2-135M-Instruct", "Gemma-3-270M"
+SMALL_MODELS = {
+    "smollm_balanced": SmallModel(SMOLLM, "small_model", "draws of one shot", True),
+    "smollm_uneven": SmallModel(SMOLLM, "small_model", "draws of one shot", False),
+    "smollm_prompts_balanced": SmallModel(SMOLLM, "small_model_prompts", "prompts", True),
+    "smollm_prompts_uneven": SmallModel(SMOLLM, "small_model_prompts", "prompts", False),
+    "gemma_balanced": SmallModel(GEMMA, "small_model_gemma", "shots and draws", True),
+    "gemma_uneven": SmallModel(GEMMA, "small_model_gemma", "shots and draws", False),
+    "gemma_prompts_balanced": SmallModel(GEMMA, "small_model_gemma_prompts", "prompts", True),
+}
+"""Name of a set -> its contexts."""
+FILES |= {row.file: f"{row.file}.npz" for row in SMALL_MODELS.values()}
 
 LOGITS: dict[str, Json] = {"kind": "logits", "logits_only": True}
 """The scorer of scores that are known up to a constant for each row."""
@@ -196,19 +224,14 @@ def _demonstrations(folder: Path, name: str) -> ScoreSet:
 
 
 def _small_model(folder: Path, name: str) -> ScoreSet:
-    shares = name.split("_")[-1]
-    has_prompts = "prompts" in name
-    causal: dict[str, Json] = {"kind": "causal_lm"}
-    described: dict[str, Json] = {"model": "SmolLM2-135M-Instruct", "scorer": causal}
-    file = "small_model_prompts" if has_prompts else "small_model"
-    tables = _by_prompt(folder, file, described)
-    is_balanced = shares == "balanced"
-    tables = [table for table in tables if (task_of(table) in BALANCED_TASKS) == is_balanced]
+    row = SMALL_MODELS[name]
+    described: dict[str, Json] = {"model": row.model, "scorer": {"kind": "causal_lm"}}
+    tables = _by_prompt(Path(__file__).parent, row.file, described)
+    tables = [table for table in tables if (task_of(table) in BALANCED_TASKS) == row.is_balanced]
     tasks = len(set(map(task_of, tables)))
-    varied = "shots, prompts and chat" if has_prompts else "one shot, draws of it"
-    about = f"SmolLM2-135M-Instruct, {tasks} task{'s' * (tasks > 1)} of the paper's kind, {varied}"
-    title = f"SmolLM2, {'prompts of ' * has_prompts}{shares} tasks"
-    return ScoreSet(name, title, about, tables, 1)
+    about = f"{row.model}, {tasks} task{'s' * (tasks > 1)} of the paper's kind, {row.varied}"
+    kind = "balanced" if row.is_balanced else "uneven"
+    return ScoreSet(name, f"{row.model}, {row.varied}, {kind} tasks", about, tables, 1)
 
 
 def _by_prompt(folder: Path, file: str, described: dict[str, Json]) -> list[ScoreTable]:
@@ -222,28 +245,31 @@ def _by_prompt(folder: Path, file: str, described: dict[str, Json]) -> list[Scor
     return tables
 
 
-def pack_scores(workdir: str, file: str = "small_model") -> None:
-    """Writes the scores of a workdir of configs/real_paper.py as an archive of `FILES`.
+def pack_scores(workdir: str, model: str, file: str) -> None:
+    """Writes a model's scores in a workdir of configs/real_paper.py as two archives of `FILES`.
 
-    The archive has arrays TASK_scores [contexts, rows, k] in nats and TASK_gold [rows], but no
-    text. `small_model` holds the draws with one shot. `small_model_prompts` holds all contexts of
-    tasks with at least four contexts.
+    An archive has arrays TASK_scores [contexts, rows, k] in nats and TASK_gold [rows], but no text.
+    The first archive holds the shots and draws, the second (`file`_prompts) the varied prompts.
 
     Example:
-        python -c "from experiments.evidence.sets import pack_scores; pack_scores('W')"
+        python -c "from experiments.evidence.sets import pack_scores as p; p('W', MODEL, FILE)"
     """
     tables, _ = Store(workdir).tables()
-    scores, gold = dict[str, list[np.ndarray]](), dict[str, np.ndarray]()
+    archives: dict[str, dict[str, list[np.ndarray]]] = {file: {}, f"{file}_prompts": {}}
+    gold = dict[str, np.ndarray]()
     for table in sorted(tables, key=lambda table: str(table.context["seed"])):
         test, task = table.blocks["test"], str(table.context["task"])
-        is_draw = table.context["shots"] == 1 and "labeled" in table.blocks
-        if is_draw or file != "small_model":
-            scores.setdefault(task, []).append(test.log_probs)
+        options = table.context["options"]
+        assert isinstance(options, dict)
+        if table.context["model"] == model:
+            name = file if {*options} == {"over_long"} else f"{file}_prompts"
+            archives[name].setdefault(task, []).append(test.log_probs)
             gold[task] = test.labels
-    kept = [task for task in scores if file == "small_model" or len(scores[task]) >= 4]
-    packed = {f"{task}_gold": gold[task] for task in kept}
-    packed |= {f"{task}_scores": np.stack(scores[task]) for task in kept}
-    np.savez_compressed(FILES[file], allow_pickle=False, **dict(sorted(packed.items())))
+    for name, scores in archives.items():
+        packed = {f"{task}_gold": gold[task] for task in scores}
+        packed |= {f"{task}_scores": np.stack(scores[task]) for task in scores}
+        path = Path(__file__).with_name(FILES[name])
+        np.savez_compressed(path, allow_pickle=False, **dict(sorted(packed.items())))
 
 
 def _tables(
@@ -274,10 +300,7 @@ SETS: dict[str, Callable[[Path, str], ScoreSet]] = {
     "oodcv_AF": _vlm("oodcv", 6),
     "bear": _bear,
     "demonstrations": _demonstrations,
-    "smollm_balanced": _small_model,
-    "smollm_uneven": _small_model,
-    "smollm_prompts_balanced": _small_model,
-    "smollm_prompts_uneven": _small_model,
+    **dict.fromkeys(SMALL_MODELS, _small_model),
 }
 """Name of a set -> its reader, which maps folder and name to the set."""
 

@@ -12,7 +12,7 @@ from batch_calibration.methods.run import holds_cosines
 from batch_calibration.reporting.frame import group_by
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.studies import Store
-from experiments.evidence.sets import ScoreSet, read_sets
+from experiments.evidence.sets import SMALL_MODELS, ScoreSet, read_sets
 
 BALANCED, BY_NATURE, MADE = "balanced by nature", "uneven by nature", "made uneven"
 """Kinds of label frequencies of language: about equal; some labels are rare or never right in the
@@ -22,6 +22,7 @@ IMAGES, MADE_IMAGES, GRADES = "images", "images made uneven", "simulated grades"
 about equally frequent grades."""
 LANGUAGE = BALANCED, BY_NATURE, MADE
 KINDS = *LANGUAGE, IMAGES, MADE_IMAGES, GRADES
+OF_BALANCE = {True: BALANCED, False: BY_NATURE}
 SETS = {
     "mmlu": {
         "mmlu": BALANCED, "mmlu_batch": BALANCED, "mmlu_neverA": MADE, "mmlu_neverB": MADE,
@@ -31,10 +32,7 @@ SETS = {
     "oodcv": {"oodcv": BALANCED, "oodcv_AF": BY_NATURE},
     "bear": {"bear": BALANCED},
     "demonstrations": {"demonstrations": BALANCED},
-    "smollm": {
-        "smollm_balanced": BALANCED, "smollm_uneven": BY_NATURE,
-        "smollm_prompts_balanced": BALANCED, "smollm_prompts_uneven": BY_NATURE,
-    },
+    "small models": {name: OF_BALANCE[row.is_balanced] for name, row in SMALL_MODELS.items()},
 }  # fmt: skip
 """Name of the rows -> set made from these rows -> kind."""
 UNEVEN = {"mmlu": "mmlu_batch", "mmbench": "mmbench", "oodcv": "oodcv"}
