@@ -8,6 +8,7 @@ the tables, writes them with a figure into W/claims, and fills the page, if ther
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ ALL, FIGURE = "real_paper_methods", "real_paper_gains"
 HEADINGS = {
     "real_paper": "The paper's claims, mean over tasks with 95 % interval over tasks",
     "real_paper_tasks": "Each task: accuracy in %, mean ± standard deviation over draws",
-    "real_paper_prompts": "Parts of the prompt: accuracy in %, mean ± standard deviation over prompts",
+    "real_paper_prompts": "Varied prompts: accuracy in %, mean ± standard deviation over prompts",
 }
 """Slug of a table on the page -> its heading."""
 
@@ -179,9 +180,9 @@ def claim_cells(models: Models) -> Cells:
 
 def task_cells(models: Models, methods: tuple[str, ...]) -> Cells:
     """Formats a row for each task and model: accuracy in %, mean ± deviation over draws."""
-    columns = [f"{name}, {shots}" for shots in SHOTS for name in methods]
+    columns = [f"{name}, {shots}" for shots, name in product(SHOTS, methods)]
     cells = [["task", "rows", "most frequent", "model", *columns, "bc - icl, 1 and 4"]]
-    for name in dict.fromkeys(name for tasks in models.values() for name in tasks):
+    for name in dict.fromkeys(chain.from_iterable(models.values())):
         for heading, tasks in models.items():
             if name not in tasks:
                 continue
@@ -217,7 +218,7 @@ def draw(models: Models) -> Figure:
         panels[heading] = {
             name: (task.gain, task.gain.beyond_noise) for name, task in tasks.items()
         }
-    rows = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    rows = list(dict.fromkeys(chain.from_iterable(models.values())))
     label, heading = "accuracy, bc - icl (points)", "Gain of BC over ICL, 1 and 4 shots per class"
     return draw_forest(panels, rows, label, heading, ("model", "task")).figure
 

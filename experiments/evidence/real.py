@@ -11,11 +11,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from batch_calibration.methods import METHODS, get_method
-from batch_calibration.metrics import Estimate, gain_interval
+from batch_calibration.metrics import Estimate
 from batch_calibration.reporting.cells import Cells, markdown
 from batch_calibration.reporting.figures.intervals import draw_forest
 from batch_calibration.reporting.frame import REFERENCES
-from experiments.evidence import charts, statistics
+from experiments.evidence import charts
 from experiments.evidence.comparing import BASELINE, Compared, Counts, compare, count
 from experiments.evidence.judging import KNOWN, answers
 from experiments.evidence.page import Written, csv_link
@@ -146,24 +146,6 @@ def by_set(judged: Sequence[Judged], method: str) -> Cells:
     return cells
 
 
-def of_model(compared: Compared, model_index: int) -> tuple[float, float, float]:
-    """Computes one model's difference in points, and its 95 % interval.
-
-    The interval is a bootstrap over tasks, or over rows if there is only one task.
-    """
-    counts = compared.counts
-    # [tasks], points
-    gain_by_task = 100 * (counts.gained - counts.lost)[model_index] / counts.rows[model_index]
-    if len(gain_by_task) > 1:
-        # A single model, so only tasks are drawn.
-        low, high = statistics.crossed_interval(gain_by_task[None])
-        return float(gain_by_task.mean()), low, high
-    # With a single task, the uncertainty comes from its rows.
-    rows = np.stack([counts.gained, counts.lost, counts.rows])[:, model_index, 0].astype(int)
-    ends = gain_interval(*rows.tolist())
-    return float(gain_by_task.mean()), 100 * float(ends[0]), 100 * float(ends[1])
-
-
 def _tallies(compared: Compared) -> list[np.ndarray]:
     """Finds the contexts [models, tasks] that are won, lost, won and lost beyond noise."""
     won, lost, sure = compared.won, compared.lost, compared.sure
@@ -190,39 +172,6 @@ def summary(judged: Sequence[Judged]) -> Cells:
                 *number_cells([counts.balanced.mean(), *balanced], ".6g"), balanced.verdict,
                 *(str(tally.sum()) for tally in tallies), f"{judged_set.seconds[name]:.2f}",
             ])  # fmt: skip
-    return cells
-
-
-def each_model(judged: Sequence[Judged]) -> Cells:
-    """Formats the results of each set, method and model, for a spreadsheet."""
-    head = ["set", "method", "model", "accuracy", "difference", "low", "high", "won", "lost"]
-    cells = [[*head, "won_beyond_noise", "lost_beyond_noise"]]
-    for judged_set in judged:
-        models = dict.fromkeys(str(table.context["model"]) for table in judged_set.set.tables)
-        for name, compared in judged_set.methods.items():
-            for index, model in enumerate(models):
-                accuracy = compared.counts.accuracy[index].mean()
-                numbers = number_cells([accuracy, *of_model(compared, index)], ".6g")
-                tallies = [str(tally[index].sum()) for tally in _tallies(compared)]
-                cells.append([judged_set.set.name, name, model, *numbers, *tallies])
-    return cells
-
-
-def each_context(judged: Sequence[Judged]) -> Cells:
-    """Formats the results of each set, method and context, for a spreadsheet."""
-    cells = [["set", "method", "model", "task", "rows", "accuracy", "balanced_accuracy",
-              "rows_gained", "rows_lost", "p_mcnemar"]]  # fmt: skip
-    for judged_set in judged:
-        tasks, tables = judged_set.set.shape[1], judged_set.set.tables
-        by_method = {name: compared.counts for name, compared in judged_set.methods.items()}
-        for name, counts in {BASELINE: judged_set.plain, **by_method}.items():
-            p = statistics.mcnemar(counts.gained, counts.lost)  # 1 for the baseline itself
-            numbers = np.stack([*counts[:4], p])  # [5, models, tasks]
-            for (a, b), rows in np.ndenumerate(counts.rows):
-                # `counts.tasks` holds the set's task indices, because a method may skip some tasks.
-                context = tables[a * tasks + int(counts.tasks[b])].context
-                facts = judged_set.set.name, name, str(context["model"]), str(context["task"])
-                cells.append([*facts, f"{rows:.0f}", *number_cells(numbers[:, a, b], ".6g")])
     return cells
 
 
@@ -266,8 +215,6 @@ def run(folder: Path, options: Options) -> Written:
     cells = {
         "evidence_real": summary(judged),
         "evidence_methods": tally(drawn),
-        "evidence_real_models": each_model(judged),
-        "evidence_real_contexts": each_context(judged),
     }
     figures = {"evidence_real": partial(draw, drawn)}
     return Written(findings(drawn), section(judged, drawn, options), cells, figures)

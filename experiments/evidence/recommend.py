@@ -195,19 +195,14 @@ def mean_gain(judged: Sequence[Judged], rule: str, options: Options) -> tuple[fl
     return average(judged, rule), *statistics.ends_of(drawn)
 
 
-def worst(judged: Sequence[Judged], rule: str, less: str = "") -> float:
-    """Computes a rule's mean gain on the worst source in points, `less` the gain of another."""
-    return min(average([one], rule) - (average([one], less) if less else 0.0) for one in judged)
+def worst(judged: Sequence[Judged], rule: str) -> float:
+    """Computes a rule's mean gain on the worst source in points."""
+    return min(average([one], rule) for one in judged)
 
 
 def harmed(judged: Sequence[Judged], rule: str) -> float:
     """Computes the percentage of all contexts that a rule harms."""
     return 100 * float(np.concatenate([one.tried[rule].harmed for one in judged]).mean())
-
-
-def more_harmed(judged: Sequence[Judged], rule: str, than: str) -> tuple[float, str]:
-    """Finds the source in which a rule harms most more contexts than another, in points."""
-    return max((harmed([one], rule) - harmed([one], than), one.source.set.title) for one in judged)
 
 
 def of_language(judged: Iterable[Judged]) -> list[Judged]:

