@@ -5,7 +5,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from shutil import get_terminal_size
 from threading import Event, Thread
@@ -200,8 +200,8 @@ def _follow(store: Store, plans: list[str], bar: ProgressBar, has_ended: Event) 
     # One more read after the end, so that the bar shows it.
     while not is_last:
         is_last = has_ended.wait(LOOK_EVERY)
-        if planned := list(chain.from_iterable(map(store.progress.read_plan, plans))):
-            _show_rows(store, planned, rows_done, bar)
+        if planned := store.progress.read_plans(plans):
+            _show_rows(store, list(planned.values()), rows_done, bar)
 
 
 def _show_rows(

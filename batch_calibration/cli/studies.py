@@ -211,11 +211,9 @@ def _show_sweep(report: "SweepReport", workdir: str) -> None:
     workers = f"{len(scored)} worker{'s' * (len(scored) > 1)}"
     by = f"by {workers}: {', '.join(f'{rows:,}' for rows in scored)}"
     done = f"{sum(scored):,} rows scored in {report.seconds:.1f} s{alone} {by}"
-    stored, folder = (
-        f"{report.inputs - sum(scored):,} were already stored",
-        Path(workdir) / "scores",
-    )
-    print(f"{report.contexts} contexts: {done}; {stored}; the scores are in {folder}")
+    stored = f"{report.inputs - sum(scored):,} were already stored"
+    where = f"the scores are in {Path(workdir) / 'scores'}"
+    print(f"{report.contexts} contexts: {done}; {stored}; {where}")
 
 
 def run_demo(args: Namespace) -> None:

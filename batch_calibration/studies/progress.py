@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -69,14 +69,17 @@ class WorkFiles:
         """Stores the contexts that a run will score, under the name of its plan."""
         self._write("plans", name, asdict(_Plan(tuple(contexts))))
 
-    def read_plan(self, name: str | None = None) -> list[Planned]:
-        """Returns the contexts of the named plan, or of all plans, without duplicates."""
-        # Keyed by id, because plans of several runs may share contexts.
+    def read_plans(self, names: Iterable[str]) -> dict[str, Planned]:
+        """Maps ids to the contexts of the named plans; the last plan with a context counts."""
         by_id = dict[str, Planned]()
-        for plan_name in self._names("plans") if name is None else [name]:
-            if plan := self._read(_Plan, "plans", plan_name):
+        for name in names:
+            if plan := self._read(_Plan, "plans", name):
                 by_id |= {context.id: context for context in plan.contexts}
-        return list(by_id.values())
+        return by_id
+
+    def plan_names(self) -> list[str]:
+        """Returns the names of all plans, in the order in which their latest runs began."""
+        return self._names("plans")
 
     def write_failure(self, context_id: str, sentence: str) -> None:
         """Stores the reason why a context cannot be scored."""
@@ -108,7 +111,8 @@ class WorkFiles:
 
     def _names(self, folder: str) -> list[str]:
         # A file that is being written has a name that begins with a dot.
-        return sorted(path.stem for path in (self._folder / folder).glob("[!.]*.json"))
+        paths = (self._folder / folder).glob("[!.]*.json")
+        return [path.stem for path in sorted(paths, key=lambda path: path.stat().st_mtime)]
 
     def _path(self, folder: str, name: str) -> Path:
         return self._folder / folder / f"{files.file_name(name)}.json"

@@ -66,8 +66,7 @@ class Queue:
                     yield context, claim
             # A round without a claim means that other workers hold all remaining contexts.
             if len(self._remaining) == count_before:
-                names = [context.planned.name for context in self._remaining.values()]
-                sentence = _describe_wait(names)
+                sentence = _describe_wait([left.planned.name for left in self._remaining.values()])
                 if self._notify and sentence != notified:
                     self._notify(sentence)
                 notified = sentence

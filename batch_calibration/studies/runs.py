@@ -99,8 +99,7 @@ def read(workdir: Path) -> tuple[list[Run], list[str]]:
         try:
             runs.append(read_as(Run, parse_json(path.read_text(encoding="utf-8")), "run"))
         except (OSError, ValueError) as error:
-            expected = "the facts of a scoring run"
-            sentence = InputError.at(path, expected, error, "remove the file")
+            sentence = InputError.at(path, "the facts of a scoring run", error, "remove the file")
             broken.append(str(sentence))
     return runs, broken
 

@@ -187,8 +187,9 @@ def _report(
 
 
 def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
-    """Returns the name of a run's plan in the workdir, a digest of settings and cells."""
-    return digest([asdict(settings.model), asdict(settings.api), *map(asdict, cells)])
+    """Returns the name of a run's plan: a digest of the model's settings, and one of the cells."""
+    model = [asdict(settings.model), asdict(settings.api)]
+    return f"{digest(model)}-{digest([*map(asdict, cells)])}"
 
 
 def _describe_failures(failed: Mapping[str, str], contexts: Sequence[Context]) -> str:

@@ -182,8 +182,7 @@ class Store:
         recorded_ids = {record.id for record in records}
         lost, changed = list[str](), list[str]()
         for record in records:
-            digest = self.digest(record.id)
-            if not digest:
+            if not (digest := self.digest(record.id)):
                 lost.append(_title(record.context.task, record.context.seed))
             elif record.scores not in ("", digest):
                 changed.append(_title(record.context.task, record.context.seed))
@@ -231,10 +230,10 @@ class Status(NamedTuple):
     """The progress of the runs on a workdir.
 
     Attributes:
-        done: contexts with all planned blocks stored.
+        done: contexts with all planned blocks stored, of any plan.
         running: last heartbeats of the contexts that are being scored.
         failed: contexts that cannot be scored, with the reasons.
-        left: all other contexts.
+        left: all other contexts of each model's latest plan.
         broken: errors of unreadable claims; workers cannot score their contexts.
         seconds_left: estimated time until all contexts are finished, with the current number of
             workers, at least one; None before any context was timed.
@@ -271,29 +270,35 @@ class Status(NamedTuple):
 def read_status(store: Store, plan: str | None = None) -> Status:
     """Reads the status of the runs on a workdir.
 
+    Without the name of a plan, the contexts of all plans count if they are stored or being scored.
+    The others count only if the latest plan with the same settings of the model has them, because
+    a run with other tasks, seeds or rows replaces an earlier plan.
+
     Raises:
         InputError: no run with this plan has begun.
     """
-    contexts = store.progress.read_plan(plan)
+    names = [plan] if plan else store.progress.plan_names()
+    contexts = store.progress.read_plans(names)
+    # Equal settings of the model are an equal first part of the name.
+    latest = store.progress.read_plans({name.partition("-")[0]: name for name in names}.values())
     if not contexts:
         where, got = f"workdir {store.workdir}", f"none{' of this config' if plan else ''}"
         remedy = f"{step('score')} first"
         raise InputError.at(where, "the list of contexts of a run", got, remedy)
     beats = store.claims.heartbeats()
     status = Status([], [], [], [], store.claims.broken(), None)
-    rows_left = 0  # rows of contexts that wait or are being scored
-    for context in contexts:
+    for context in contexts.values():
         # Heartbeats come first, because a running context may have failed or been stored before.
         if beat := beats.get(context.id):
             status.running.append(beat)
-            rows_left += max(0, beat.of - beat.rows)
         elif set(context.blocks) <= store.blocks(context.id):
             status.done.append(context)
-        elif failure := store.progress.read_failure(context.id):
+        elif context.id in latest and (failure := store.progress.read_failure(context.id)):
             status.failed.append((context, failure))
-        else:
+        elif context.id in latest:
             status.left.append(context)
-            rows_left += context.rows
+    rows_left = sum(context.rows for context in status.left)
+    rows_left += sum(max(0, beat.of - beat.rows) for beat in status.running)
     rate = store.progress.rate()
     seconds = rows_left / rate / max(1, len(status.running)) if rate else None
     return status._replace(seconds_left=seconds)

@@ -97,7 +97,7 @@ def test_who_scores_what_since_when(tmp_path):
 def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
     score(tmp_path / "w", tmp_path / "log", CELLS[:1])
     store = Store(tmp_path / "w")
-    (planned,) = store.progress.read_plan()
+    (planned,) = store.progress.read_plans(store.progress.plan_names()).values()
     assert planned.rows == ROWS
     more = Cell("fake", 0, prompt=Settings.of(template="pmi").prompt)
     scorer = Refuses(tmp_path / "log", 0, error=NoAnswer)
@@ -105,6 +105,29 @@ def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
         score(tmp_path / "w", tmp_path / "log", [more], scorer=scorer)
     name = scoring.plan_name(Settings(), [more])
     assert next(read_status(store, name).lines()) == "0 done, 0 running, 0 failed, 1 left"
+
+
+def test_a_later_plan_of_a_model_replaces_an_earlier_one(tmp_path, refuses):
+    work, log = tmp_path / "w", tmp_path / "log"
+    with pytest.raises(NoAnswer):  # Seed 0 is stored.
+        score(work, log, CELLS[:3], scorer=Refuses(log, 1, error=NoAnswer))
+    assert lines(work)[0] == "1 done, 0 running, 0 failed, 2 left"
+    assert score(work, log, CELLS[3:]).scored == ROWS
+    assert lines(work) == ["2 done, 0 running, 0 failed, 0 left"]
+    # A failure of the earlier plan does not concern the later one.
+    refuses(score, work, log, CELLS[1:2], scorer=Refuses(log, 1))
+    assert lines(work)[0] == "2 done, 0 running, 1 failed, 0 left"
+    assert score(work, log, CELLS[3:]).scored == 0
+    assert lines(work) == ["2 done, 0 running, 0 failed, 0 left"]
+    # The plan of another model stays, and an earlier plan is read by its name.
+    other = Refuses(log, 0, error=NoAnswer)
+    other.identity = {"kind": "causal_lm", "version": "other"}
+    with pytest.raises(NoAnswer):
+        scoring.run_scoring(Settings.of(model="other"), CELLS, work, scorer=other)
+    score(work, log, CELLS[3:])
+    assert lines(work)[0] == "2 done, 0 running, 0 failed, 4 left"
+    earlier = read_status(Store(work), scoring.plan_name(Settings(), CELLS[:3]))
+    assert next(earlier.lines()) == "1 done, 0 running, 1 failed, 1 left"
 
 
 def test_a_workdir_in_which_nothing_was_planned(tmp_path, program):
