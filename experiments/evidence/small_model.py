@@ -45,10 +45,11 @@ def run(workdir: Path, model: str = "smollm2", preset: str = "") -> Path:
     for section, group in results.studies.items():
         for (name,), of_model in group.by("model").items():
             if curve := by_shots(section, of_model):
-                heading = real_models.heading_of(name)
-                tables.append(Table(section, curve.slug, heading, curve_cells(curve), curve.note))
+                heading, slug = real_models.heading_of(name), f"{file_name(name)}-shots"
+                tables.append(Table(section, slug, heading, curve_cells(curve), curve.note))
+                writing.write_table(tables[-1], workdir / "tables" / slug)
                 drawn = figures.draw_curves(curve._replace(heading=heading))
-                style.save(drawn.figure, workdir / "figures" / file_name(name))
+                style.save(drawn.figure, workdir / "figures" / slug)
     writing.print_tables(tables)
     print(f"\nMeans over draws of demonstrations ± standard deviation.\nreport: {page}")
     return page

