@@ -232,6 +232,8 @@ def findings(models: Models) -> list[str]:
         for sign, word in ((1, "gains"), (-1, "losses")):
             names = [name for name, task in tasks.items() if task.gain.beyond_noise == sign]
             sentence += f"; {word} beyond noise: {', '.join(names) or 'none'}"
+        lower = [f"{name} {gain:+.1f}" for name, gain in zip(tasks, gains, strict=True) if gain < 0]
+        sentence += f"; lower on {', '.join(lower) or 'no task'}"
         sentences.append(f"{sentence}.")
     return sentences
 

@@ -64,7 +64,7 @@ def test_the_mean_over_models_needs_three():
 def test_losses_are_named():
     models = claims.measure(Frame(records(tasks=("rte", "cb"))), Scores())
     (sentence,) = claims.findings(models)
-    assert sentence.endswith("gains beyond noise: RTE; losses beyond noise: CB.")
+    assert sentence.endswith("gains beyond noise: RTE; losses beyond noise: CB; lower on CB -40.0.")
     rows = claims.task_cells(models, ("icl", "bc"))
     assert [row[:4] for row in rows[1:]] == [
         ["CB", "100", "50 %", "m"],
