@@ -71,8 +71,8 @@ class Task(NamedTuple):
     gain: Estimate
 
     def mean(self, method: str, *shots: int) -> float:
-        """Computes the mean accuracy over draws, then over numbers of shots."""
-        return float(np.mean([self.accuracy[number, method].mean() for number in shots]))
+        """Computes the mean accuracy over the draws of some numbers of shots."""
+        return float(np.mean(np.concatenate([self.accuracy[number, method] for number in shots])))
 
     def deviation(self, method: str) -> float:
         """Computes the standard deviation over draws, then its mean over numbers of shots."""
