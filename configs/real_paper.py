@@ -7,7 +7,8 @@ python -m experiments.evidence.claims --workdir=W
 
 `make real` downloads SmolLM2, `make real MODEL=gemma3` Gemma 3; run the first command for each.
 Each context has 100 rows. One shot per class has five draws of demonstrations, four have three.
-SST-2 also varies its choice, order, template and verbalizer. docs/results-real.md has the results and the minutes.
+SST-2 also varies its choice, order, template and verbalizer. docs/results-real.md has the results
+and the minutes.
 """
 
 from collections.abc import Iterator

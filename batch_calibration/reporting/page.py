@@ -37,7 +37,7 @@ MAX_IN_TABLES = 3  # contexts of a study with tables of their labels among the o
 MAX_CONTEXTS_FULL = 20  # contexts with reasons and a table; with more, no context has them
 MAX_CONTEXTS = 200  # contexts that are described in words; with more, no context is
 MAX_BARS = 5  # labels in a card's picture, those with the largest errors in their shares
-MAX_LETTERS = 24  # letters of a level beside a dot
+MAX_LETTERS = 22  # letters of a level beside a dot
 MAX_DOTS = 15  # levels of a factor in a card's picture, those with the largest changes
 MEANINGS = {
     "context": "All that decides the scores but the rows: model, template, label words, examples.",
@@ -194,7 +194,7 @@ def _dots(group: Frame) -> str:
         return ""
     ends = list(chain.from_iterable((before, after) for _, _, before, after in rows))
     low, high = 10 * np.floor(min(ends) / 10), 10 * np.ceil((max(ends) + 0.1) / 10)
-    width, left, right, line = 560, 170, 400, 20
+    width, left, right, line = 560, 200, 400, 20
 
     def x(value: float) -> str:
         return f"{left + (value - low) / (high - low) * (right - left):.1f}"

@@ -215,9 +215,9 @@ def draw(models: Models) -> Figure:
     """Draws a panel for each model with the gain of BC over ICL on each task."""
     panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
     for heading, tasks in models.items():
-        panels[heading] = {
-            name: (task.gain, task.gain.beyond_noise) for name, task in tasks.items()
-        }
+        panels[heading] = {}
+        for name, task in tasks.items():
+            panels[heading][name] = task.gain, task.gain.beyond_noise
     rows = list(dict.fromkeys(chain.from_iterable(models.values())))
     label, heading = "accuracy, bc - icl (points)", "Gain of BC over ICL, 1 and 4 shots per class"
     return draw_forest(panels, rows, label, heading, ("model", "task")).figure

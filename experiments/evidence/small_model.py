@@ -1,6 +1,7 @@
 """The study of `make real`: fetches model and rows, scores, calibrates, and shows results."""
 
 import os
+import shlex
 import sys
 import webbrowser
 from pathlib import Path
@@ -39,7 +40,7 @@ def run(workdir: Path, model: str = "smollm2", preset: str = "") -> Path:
     store, page = Store(workdir), workdir / "report.html"
     results = Results(store.records(), store.table_of)
     earlier_runs, broken = runs.read(workdir)
-    writing.write_report(results, page, broken, runs=earlier_runs)
+    writing.write_report(results, page, broken, runs=earlier_runs, source=shlex.quote(str(workdir)))
     writing.write_tables(results, workdir / "tables")
     tables = list[Table]()
     for section, group in results.studies.items():

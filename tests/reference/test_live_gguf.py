@@ -73,13 +73,18 @@ def scores(model):
     return checkpoint, CausalLM(checkpoint).score(prompts, LABELS).log_probs
 
 
+def encode(checkpoint, text):
+    """Token ids with the token that begins each sequence, if there is one."""
+    start = [] if checkpoint.bos is None else [checkpoint.bos]
+    return start + checkpoint.tokenizer.encode(text).ids
+
+
 def sequences(checkpoint, prompts):
     """Token ids of each prompt with each label, and how many are the label's."""
-    encode = checkpoint.tokenizer.encode
     for prompt in prompts:
-        begun = encode(prompt).ids
+        begun = encode(checkpoint, prompt)
         for label in LABELS:
-            whole = encode(prompt + label).ids
+            whole = encode(checkpoint, prompt + label)
             assert whole[: len(begun)] == begun
             yield whole, len(whole) - len(begun)
 
@@ -113,15 +118,15 @@ def test_scores_are_near_llama_cpp_and_tokens_its(model, scores):
         pytest.skip(f"needs llama-cpp-python, and there is no {SERVER}: make reference makes it")
     checkpoint, ours = scores
     some = [0, 1, 2, 25, 26, 27]  # it is compiled without what makes it fast
-    encode = checkpoint.tokenizer.encode
-    labels = [encode(label).ids for label in LABELS]
+    plain = checkpoint.tokenizer.encode
+    labels = [plain(label).ids for label in LABELS]
     assert [len(ids) for ids in labels] == [1, 1]
     texts = [*prompts, "12 345 it's  <|im_start|>user\n\n\nÉcole", "\t tab\r\n 7th"]
     asked = {"path": str(path), "texts": texts, "labels": [ids[0] for ids in labels]}
-    asked["prompts"] = [encode(prompts[number]).ids for number in some]
+    asked["prompts"] = [encode(checkpoint, prompts[number]) for number in some]
     stdout = subprocess.check_output([SERVER, "-c", PROGRAM], input=json.dumps(asked), text=True)
     answers, tokens = json.loads(stdout.splitlines()[-1])
-    assert tokens == [encode(text).ids for text in texts]
+    assert tokens == [plain(text).ids for text in texts]
     difference = np.abs(np.array(answers) - ours[some])
     print(f"llama.cpp: {difference.mean():.3f} nats apart, at most {difference.max():.3f}")
     assert difference.max() < NEAR_LLAMA_CPP
