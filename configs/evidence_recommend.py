@@ -9,9 +9,9 @@ python -m experiments.evidence --config=configs/evidence_recommend.py \
 
 The sources are seven base models on MMLU, by subject and as a whole, also with A or B never right;
 26 vision-language models on MMBench and OOD-CV with four and six letters; draws from these sources
-with unequal label shares; GPT-2 on BEAR; LLaMA-13B with ten demonstrations; SmolLM2 and Gemma 3; both models
-of the embedded suite; its images; and simulated raters who give grades. A folder of `embedded` may
-hold the scores of several models, such as the folder of `make run`.
+with unequal label shares; GPT-2 on BEAR; LLaMA-13B with ten demonstrations; SmolLM2 and Gemma 3;
+both models of the embedded suite; its images; and simulated raters who give grades. A folder of
+`embedded` may hold the scores of several models, such as the folder of `make run`.
 """
 
 from ml_collections import ConfigDict
