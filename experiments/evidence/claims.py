@@ -46,6 +46,9 @@ PARTS = {
 FEWEST_MODELS = 3
 """Number of models from which an interval over models is stated."""
 FEWEST_PROMPTS = 3
+"""Number of prompts from which a varied part has a row."""
+KNOWN = {"task", "shots", "seed", *DRAWN}
+"""Factors in which the contexts of a model may differ."""
 ALL, FIGURE = "real_paper_methods", "real_paper_gains"
 HEADINGS = {
     "real_paper": "The paper's claims, mean over tasks with 95 % interval over tasks",
@@ -111,12 +114,19 @@ def measure(frame: Frame, store: Store) -> dict[str, dict[str, Task]]:
     """Measures each task of each model.
 
     Raises:
-        InputError: a task lacks a number of shots, or has fewer than two draws.
+        InputError: a task lacks a number of shots or has fewer than two draws, or contexts of a
+            model differ in other factors.
     """
     models: dict[str, dict[str, Task]] = {}
-    for (model,), of_model in select(frame, DRAWN).by("model").items():
+    for (model,), of_model in frame.by("model").items():
+        # Such as two checkpoints of one name, or a small run before the whole one.
+        if others := sorted({*of_model.varying} - KNOWN):
+            raise InputError.at(
+                model, "contexts that differ in task, shots, seed and prompt alone",
+                f"several levels of {', '.join(others)}", "score each in a workdir of its own",
+            )  # fmt: skip
         tasks = models[heading_of(model)] = {}
-        for name, of_task in of_model.tasks.items():
+        for name, of_task in select(of_model, DRAWN).tasks.items():
             by_shots = {int(shots): part for (shots,), part in of_task.by("shots").items()}
             if {*SHOTS} - {*by_shots} or min(len(by_shots[shots]) for shots in SHOTS[1:]) < 2:
                 raise InputError.at(
@@ -227,7 +237,7 @@ def findings(models: Models) -> list[str]:
     """Writes a sentence for each model: its gain, and the tasks with a gain or a loss by name."""
     sentences = []
     for heading, tasks in models.items():
-        gains = np.array(list(map(_against(CORRECTED, BASELINE, 1, 4), tasks.values())))
+        gains = np.array([100 * task.gain.value for task in tasks.values()])
         sentence = f"**{heading}**: BC changes accuracy by {t_interval_cell(gains)} points"
         for sign, word in ((1, "gains"), (-1, "losses")):
             names = [name for name, task in tasks.items() if task.gain.beyond_noise == sign]

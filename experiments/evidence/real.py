@@ -1,6 +1,5 @@
 """The study "real": compares every method with plain ICL on every context of real models."""
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
@@ -45,7 +44,6 @@ class Judged(NamedTuple):
         methods: method -> comparison with the baseline.
         skipped: method -> reason, for methods that fit no context.
         seconds: method -> duration in parallel with other methods.
-        wall: total duration in seconds.
     """
 
     set: ScoreSet
@@ -53,7 +51,6 @@ class Judged(NamedTuple):
     methods: dict[str, Compared]
     skipped: dict[str, str]
     seconds: dict[str, float]
-    wall: float
 
 
 def kind(name: str) -> str:
@@ -209,20 +206,15 @@ def run(folder: Path, options: Options) -> Written:
     for score_set in read_sets(folder, options.sets):
         judged.append(judge(score_set, options))
         counted = f"{len(judged[-1].methods)} more on {len(score_set.tables)} contexts"
-        took = f"{judged[-1].wall:.1f} s, compilation included"
-        print(f"{score_set.name}: {BASELINE} and {counted} in {took}", flush=True)
+        print(f"{score_set.name}: {BASELINE} and {counted}", flush=True)
     drawn = [score_set for score_set in judged if score_set.set.name in options.drawn] or judged
-    cells = {
-        "evidence_real": summary(judged),
-        "evidence_methods": tally(drawn),
-    }
+    cells = {"evidence_real": summary(judged), "evidence_methods": tally(drawn)}
     figures = {"evidence_real": partial(draw, drawn)}
     return Written(findings(drawn), section(judged, drawn, options), cells, figures)
 
 
 def judge(score_set: ScoreSet, options: Options) -> Judged:
     """Evaluates all methods on all contexts of a set, on the same test rows."""
-    start = time.perf_counter()
     chosen = options.methods or METHODS
     names = [BASELINE, *(name for name in METHODS if name in chosen and name != BASELINE)]
     split_tables = []
@@ -238,8 +230,7 @@ def judge(score_set: ScoreSet, options: Options) -> Judged:
     methods = compare(by_method, gold, score_set.models, seed=options.seed, draws=options.draws)
     plain = by_method[BASELINE]
     counts = count(plain, plain, gold, score_set.models)  # compared with itself: only accuracies
-    wall = time.perf_counter() - start
-    return Judged(score_set, counts, methods, skipped, seconds, wall)
+    return Judged(score_set, counts, methods, skipped, seconds)
 
 
 def draw(judged: Sequence[Judged]) -> Figure:

@@ -7,6 +7,7 @@ from scipy.stats import ttest_1samp
 
 from batch_calibration.reporting.frame import Frame
 from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.studies.records import ScorerInfo
 from experiments.evidence import claims
 
 ACCURACY = {"icl": 0.5, "cc": 0.55, "dc": 0.6, "pc": 0.65, "bc": 0.7}
@@ -78,6 +79,16 @@ def test_a_study_without_all_shots_is_a_sentence(refuses):
     for made in (records(shots=(0, 1)), records(draws=1)):
         error = refuses(claims.measure, Frame(made), Scores())
         assert error.where == "m on sst2" and "configs/real_paper.py" in error.remedy
+
+
+def test_runs_that_differ_otherwise_are_not_pooled(refuses):
+    other = {"model": "m", "shots": 1, "seed": 0}
+    scorer = ScorerInfo("causal_lm", "1" * 16)
+    for more, factor in (({"limit": 16}, "limit"), ({"scorer": scorer}, "scorer")):
+        made = [*records(), make_record("sst2", ACCURACY, rows=100, context=other | more)]
+        error = refuses(claims.measure, Frame(made), Scores())
+        assert error.where == "m" and error.got == f"several levels of {factor}"
+        assert error.remedy == "score each in a workdir of its own"
 
 
 def test_the_default_template_is_no_further_prompt():
