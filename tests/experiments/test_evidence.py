@@ -370,7 +370,7 @@ def test_names_at_the_command_line_are_split(program, shared, tmp_path):
         "evidence", "--config=configs/evidence_real.py:smoke", "--config.methods=icl,bc_mean_prob",
         f"--scores={shared / 'scores'}", f"--workdir={tmp_path}",
     ).stdout  # fmt: skip
-    assert "oodcv: icl and 1 more on 26 contexts in" in stdout
+    assert "oodcv: icl and 1 more on 26 contexts\n" in stdout
     with (tmp_path / "evidence_real.csv").open() as file:
         assert [row["method"] for row in csv.DictReader(file)] == ["bc_mean_prob"]
 
