@@ -103,11 +103,12 @@ class Forward:
         self._mesh = checkpoint.mesh  # None: one device
         self._vocabulary = checkpoint.config.vocab_size
         self._batch_size, self._normalized = batch_size, normalized
-        self._attention = programs.attention_kind(
+        kind = programs.attention_kind(
             jax.default_backend(), checkpoint.dtype, checkpoint.mesh is not None
         )
+        self._attention = programs.Attention(kind, checkpoint.mesh)
         self._precision = partial(jax.default_matmul_precision, exactness(checkpoint.dtype))
-        self._budget = budget(checkpoint, logits=self._attention == "at once")
+        self._budget = budget(checkpoint, logits=kind == "at once")
         self._compiled: set[tuple[int, ...]] = set()  # shapes that both threads may run
         self._compiling = Lock()
 
@@ -235,7 +236,7 @@ class Forward:
 
     def _states_read(self, cache: programs.Cache, layout: packing.Layout) -> np.ndarray:
         """Returns the hidden states `[m, d]` that a layout reads; it waits for them in a thread."""
-        key = *layout.tokens.shape, cache[0][0].shape[0] if cache else 0  # identifies the program
+        key = *layout.tokens.shape, cache[0].shape[1] if cache else 0  # identifies the program
         # The lock keeps both threads from compiling the same program.
         with nullcontext() if key in self._compiled else self._compiling:
             h = np.asarray(self._hidden(cache, layout))
@@ -328,7 +329,8 @@ def budget(checkpoint: Checkpoint, logits: bool) -> int:
     config, mesh = checkpoint.config, checkpoint.mesh
     state = jax.tree_util.tree_leaves_with_path(nnx.state(checkpoint.model))
     # Outputs of all matrices, divided by the layers.
-    outputs = [leaf.shape[-1] for path, leaf in state if "kernel" in jax.tree_util.keystr(path)]
+    kernels = [leaf for path, leaf in state if "kernel" in jax.tree_util.keystr(path)]
+    outputs = [leaf.size // leaf.shape[-2] for leaf in kernels]  # of all layers, if stacked
     written = sum(outputs) // config.layers
     keys = min(BUDGETED_KEYS, config.positions) if logits else 0
     size = 4 if checkpoint.dtype == "float32" else 2  # bytes of a number

@@ -2,25 +2,34 @@
 
 from collections.abc import Hashable
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 
 from batch_calibration.scoring.engine.sharding import replicate
 from batch_calibration.scoring.models import attention
-from batch_calibration.scoring.models.attention import Attend, Heads
+from batch_calibration.scoring.models.attention import Attend, Heads, Kept, Layer
 from batch_calibration.scoring.models.family import CausalNetwork
 from batch_calibration.scoring.models.layers import Span
+from batch_calibration.scoring.models.packed_attention import packed_attention
 
 State = nnx.State[Hashable, object]
 Graph = nnx.GraphDef[CausalNetwork]
-Cache = tuple[tuple[jax.Array, jax.Array], ...]
-"""The keys and values of a prefix in each layer, as `append_cache` lays them out."""
-Kind = Literal["in turn", "at once", "joint"]
-"""The kind of attention: head groups in turn, all at once, or JAX's fused kernel (decision 20)."""
+Cache = tuple[jax.Array, jax.Array] | tuple[()]
+"""The keys and values of a prefix, `[layers, ...]`, each layer as `append_cache` lays them out."""
+Kind = Literal["in turn", "at once", "joint", "packed"]
+"""The kind of attention: head groups in turn, all at once, JAX's fused kernel for GPUs (decision
+20), or our kernel for TPUs (decision 34)."""
+
+
+class Attention(NamedTuple):
+    """The kind of attention, and the devices that share its rows and heads; None for one device."""
+
+    kind: Kind
+    mesh: Mesh | None = None
 
 
 def attention_kind(backend: str, dtype: str, split: bool) -> Kind:
@@ -30,7 +39,11 @@ def attention_kind(backend: str, dtype: str, split: bool) -> Kind:
 
     >>> attention_kind("gpu", "bfloat16", False), attention_kind("cpu", "bfloat16", False)
     ('joint', 'in turn')
+    >>> attention_kind("tpu", "bfloat16", True)
+    'packed'
     """
+    if backend == "tpu":
+        return "packed"
     if split:
         return "at once"
     # cuDNN computes only in 16 bits.
@@ -41,7 +54,7 @@ def attention_kind(backend: str, dtype: str, split: bool) -> Kind:
 def prefill(
     graph: Graph,
     size: int,
-    kind: Kind,
+    how: Attention,
     state: State,
     cache: Cache,
     start: jax.Array,
@@ -56,24 +69,27 @@ def prefill(
     offset = jnp.arange(tokens.shape[1])  # [c]
     # Padding repeats the last position, so that it stays within the network's positions.
     positions = (start + jnp.minimum(offset, count - 1))[None]
-    before = tuple(attention.truncate_cache(*layer, start) for layer in cache)
+    before: Cache = ()
+    if cache:
+        before = jax.vmap(attention.truncate_cache, in_axes=(0, 0, None))(*cache, start)
     ends = jnp.full((1, tokens.shape[1]), tokens.shape[1])
-    attend_all = _attention(before, positions, ends, kind)
-    extended = []
+    attend_all = _attention(before, positions, ends, how)
+    extended: Kept = []
 
-    def attend(layer: int, heads: Heads) -> jax.Array:
-        cached = before[layer] if before else None
+    def attend(layer: Layer, heads: Heads) -> jax.Array:
+        cached = _of_layer(before, layer)
         extended.append(attention.append_cache(cached, heads.k, heads.v, start, count, size))
         return attend_all(layer, heads)
 
-    nnx.merge(graph, state).hidden(tokens, positions, attend)
-    return tuple(extended)
+    nnx.merge(graph, state).hidden(tokens, positions, attend, extended)
+    keys, values = zip(*extended, strict=True)
+    return jnp.stack(keys), jnp.stack(values)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def forward_packed(
     graph: Graph,
-    kind: Kind,
+    how: Attention,
     state: State,
     cache: Cache,
     tokens: jax.Array,
@@ -81,7 +97,7 @@ def forward_packed(
     ends: jax.Array,
 ) -> jax.Array:
     """Computes the hidden states `[b t, d]` of packed sequences that follow the cached prefix."""
-    attend = _attention(cache, positions, ends, kind)
+    attend = _attention(cache, positions, ends, how)
     h = nnx.merge(graph, state).hidden(tokens, positions, attend)
     return h.reshape(-1, h.shape[-1])
 
@@ -128,17 +144,26 @@ def read(
     return replicate(log_probs, home)
 
 
-def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) -> Attend:
+def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, how: Attention) -> Attend:
     """Returns the attention over the shared prefix and within sequences, `ends` as in `Layout`."""
+    kind, mesh = how
+    if kind == "packed":
+
+        def attend_packed(layer: Layer, heads: Heads) -> jax.Array:
+            prefix = _of_layer(cache, layer)
+            return packed_attention(heads, ends, positions, prefix, mesh=mesh)
+
+        return attend_packed
     slot = jnp.arange(ends.shape[1])  # [t]
     mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])  # [b, t, t]
     at_once = kind == "at once"
 
-    def attend(layer: int, heads: Heads) -> jax.Array:
+    def attend(layer: Layer, heads: Heads) -> jax.Array:
         q, window, own_mask = heads.q, heads.options.window, mask
         if window is not None:
             own_mask = mask & attention.in_window(positions, positions, window)
-        prefix = _prefix(*cache[layer], positions, window) if cache else None
+        cached = _of_layer(cache, layer)
+        prefix = _prefix(*cached, positions, window) if cached else None
         fits = attention.fits_joint_attention(q.shape[-1], heads.options)
         # cuDNN's softmax has no sinks.
         if kind == "joint" and heads.sinks is None and fits:
@@ -153,6 +178,14 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) 
         return own + share.astype(own.dtype) * (mean.reshape(own.shape) - own)
 
     return attend
+
+
+def _of_layer(cache: Cache, layer: Layer) -> tuple[jax.Array, jax.Array] | None:
+    """Returns the keys and values of one layer; None for an empty cache."""
+    if not cache:
+        return None
+    keys, values = cache
+    return keys[layer], values[layer]
 
 
 def _prefix(

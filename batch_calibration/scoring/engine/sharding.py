@@ -15,11 +15,11 @@ T = TypeVar("T")
 AXES = ("data", "model")
 
 
-def make_mesh(text: str) -> Mesh | None:
+def make_mesh(text: str, devices: Sequence[jax.Device] | None = None) -> Mesh | None:
     """Makes the mesh that a text such as `data:4,model:2` describes; None for "".
 
-    The mesh covers all devices of all processes. The axis `data` splits the rows. The axis `model`
-    splits heads, MLPs and the vocabulary.
+    The mesh covers `devices`, by default all devices of all processes. The axis `data` splits the
+    rows. The axis `model` splits heads, MLPs and the vocabulary.
 
     Raises:
         InputError: the text has another form, or its sizes do not match the number of devices.
@@ -33,11 +33,11 @@ def make_mesh(text: str) -> Mesh | None:
             expected = "axes as data:4,model:2 (rows, weights)"
             raise InputError(key="mesh", expected=expected, got=repr(text))
         sizes[name.strip()] = int(size)
-    device_count = jax.device_count()  # of all processes
+    device_count = jax.device_count() if devices is None else len(devices)
     if math.prod(sizes.values()) != device_count:
         expected = f"sizes with the product {device_count}, the number of devices"
         raise InputError(key="mesh", expected=expected, got=repr(text))
-    return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * 2)
+    return jax.make_mesh(tuple(sizes.values()), AXES, (AxisType.Auto,) * 2, devices=devices)
 
 
 def replicated(mesh: Mesh | None) -> NamedSharding | None:

@@ -50,21 +50,25 @@ class Heads(NamedTuple):
     sinks: jax.Array | None = None
 
 
-Attend = Callable[[int, Heads], jax.Array]
+Layer = int | jax.Array
+"""The index of a layer; it is traced if layers are scanned."""
+Attend = Callable[[Layer, Heads], jax.Array]
 """The attention function of a network: `(layer, heads)` -> means `[b, t, heads, d]`.
 
 The caller of the network chooses it, and with it the masks, the prefixes and the batches.
 """
+Kept = list[tuple[jax.Array, jax.Array]]
+"""The keys and values of each layer that an attention function keeps."""
 
 
-def causal(layer: int, heads: Heads) -> jax.Array:
+def causal(layer: Layer, heads: Heads) -> jax.Array:
     """Computes causal attention within each sequence, for consecutive positions."""
     position = jnp.arange(heads.q.shape[1])  # [t]
     mask = in_window(position, position, heads.options.window) & (position <= position[:, None])
     return self_attention(heads, mask[None])[0]
 
 
-def full(layer: int, heads: Heads) -> jax.Array:
+def full(layer: Layer, heads: Heads) -> jax.Array:
     """Computes attention of each query over all keys."""
     return self_attention(heads)[0]
 

@@ -11,7 +11,7 @@ from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import family, layers
-from batch_calibration.scoring.models.attention import Attend, Heads, causal, full
+from batch_calibration.scoring.models.attention import Attend, Heads, Layer, causal, full
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,18 +106,18 @@ class Block(nnx.Module):
         self.proj = nnx.Linear(shape.inner, width, kernel_init=deep, rngs=rngs)
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, read: int | None = None
+        self, h: jax.Array, layer: Layer, attend: Attend, read: int | None = None
     ) -> jax.Array:
         """Adds attention and MLP to the first `read` positions (None: all) of `h [b, t, d]`.
 
         Attention sees all positions; the result has only the first `read`.
         """
         normed = self.ln_1(h)  # [b, t, d]: keys and values need all positions
-        q = layers.split_heads(self.q(normed[:, :read]), self.heads)
-        k = layers.split_heads(self.k(normed), self.heads)
-        v = layers.split_heads(self.v(normed), self.heads)
+        q = layers.to_heads(self.q, normed[:, :read], self.heads)
+        k = layers.to_heads(self.k, normed, self.heads)
+        v = layers.to_heads(self.v, normed, self.heads)
         h = h[:, :read]  # later layers see only these positions
-        h = h + self.out(attend(layer, Heads(q, k, v)).reshape(h.shape))
+        h = h + layers.from_heads(self.out, attend(layer, Heads(q, k, v)))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass
-from itertools import repeat
+from itertools import islice, repeat
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType, UnionType
@@ -16,8 +16,9 @@ from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.models import layers
-from batch_calibration.scoring.models.attention import Attend
+from batch_calibration.scoring.models.attention import Attend, Kept, Layer
 from batch_calibration.scoring.models.layers import TokenSet
+from batch_calibration.scoring.models.scanned import ScannedBlocks, stack_blocks
 
 
 class TokenId(int):
@@ -79,8 +80,13 @@ Kind = Literal["causal_lm", "clip"]
 class CausalNetwork(Protocol):
     """The interface of a causal language model; `attend` decides which tokens a token sees."""
 
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Computes final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+    def hidden(
+        self, tokens: jax.Array, positions: jax.Array, attend: Attend, kept: Kept | None = None
+    ) -> jax.Array:
+        """Computes final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
+
+        `kept` is the list to which `attend` appends the keys and values of each layer, if it does.
+        """
 
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
         """Computes logits `[..., v]` of hidden states `[..., d]` for `token_set` (None: all)."""
@@ -148,7 +154,7 @@ class Block(nnx.Module):
     parallel: bool = False
     multiplier: float = 1.0
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, *terms: object) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: Layer, attend: Attend, *terms: object) -> jax.Array:
         """Adds this block's attention and MLP to `h [b, t, d]`."""
         normed: jax.Array = self.ln_1(h)
         attended = h + self.attention(normed, layer, attend, *terms) * self.multiplier
@@ -210,13 +216,25 @@ class Decoder(nnx.Module):
         """Yields the additional arguments of each block, such as the rotation by positions."""
         return repeat(())
 
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Computes final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+    def hidden(
+        self, tokens: jax.Array, positions: jax.Array, attend: Attend, kept: Kept | None = None
+    ) -> jax.Array:
+        """Computes final hidden states `[b, t, d]`, as in `CausalNetwork`."""
         h = self.embedded(tokens, positions)
         terms = self.block_terms(positions, h.dtype)
-        for layer, (block, given) in enumerate(zip(self.blocks, terms, strict=False)):
-            h = block(h, layer, attend, *given)
+        if isinstance(self.blocks, ScannedBlocks):
+            h = self.blocks(h, attend, terms, [] if kept is None else kept)
+        else:
+            for layer, (block, given) in enumerate(zip(self.blocks, terms, strict=False)):
+                h = block(h, layer, attend, *given)
         return h if self.ln is None else self.ln(h)
+
+    def scan_layers(self, *, frees: bool = False) -> None:
+        """Stacks the blocks that repeat, so that one compiled body runs them; see `scanned`."""
+        blocks = list(self.blocks)
+        terms = self.block_terms(jnp.zeros((1, 1), jnp.int32), jnp.dtype(jnp.float32))
+        if stacked := stack_blocks(blocks, list(islice(terms, len(blocks))), frees=frees):
+            self.blocks = stacked
 
     def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
         """Computes logits `[..., v]` of hidden states `[..., d]` for `token_set` (None: all)."""

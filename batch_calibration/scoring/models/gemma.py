@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.scoring.models import family, gated, layers, llama, rotary
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Layer
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
 
@@ -46,7 +46,7 @@ class Block(nnx.Module):
         self.attention = gated.Attention(config, options, centered=True, rngs=rngs)
         self.mlp = gated.MLP(config, config.hidden_activation, rngs=rngs)
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: Layer, attend: Attend, turn: layers.Turn) -> jax.Array:
         """Adds this block's attention and MLP to `h [b, t, d]`."""
         # The norm after a layer learns the scale of the output that is added.
         h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, turn))

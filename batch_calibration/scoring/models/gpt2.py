@@ -9,7 +9,7 @@ import jax
 from flax import nnx
 
 from batch_calibration.scoring.models import family, layers
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Layer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ class OPTBlock(nnx.Module):
         self.mlp = layers.MLP(width, config.ffn_dim, config.activation_function, rngs, bias)
         self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: Layer, attend: Attend) -> jax.Array:
         """Adds this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.attention(self.ln_1(h) if self.before else h, layer, attend)
         h = h if self.before else self.ln_1(h)  # OPT-350M's order

@@ -10,7 +10,13 @@ from flax import nnx
 from jax.sharding import NamedSharding
 
 from batch_calibration.errors import refuse_unknown
-from batch_calibration.scoring.models.attention import PLAIN, Attend, AttentionOptions, Heads
+from batch_calibration.scoring.models.attention import (
+    PLAIN,
+    Attend,
+    AttentionOptions,
+    Heads,
+    Layer,
+)
 
 INIT = nnx.initializers.normal(0.02)  # as in GPT-2 and later decoders
 
@@ -66,9 +72,28 @@ def parameter(rngs: nnx.Rngs, *shape: int) -> nnx.Param[jax.Array]:
     return nnx.Param(INIT(rngs.params(), shape))
 
 
-def split_heads(h: jax.Array, heads: int) -> jax.Array:
-    """Reshapes `[b, t, heads d]` to `[b, t, heads, d]`."""
-    return h.reshape(*h.shape[:-1], heads, -1)
+def to_heads(layer: nnx.Linear, h: jax.Array, heads: int) -> jax.Array:
+    """Applies a linear layer to `h [b, t, c]` and returns its outputs as `[b, t, heads, d]`."""
+    return _contracted(layer, h, (h.shape[-1],), (heads, -1))
+
+
+def from_heads(layer: nnx.Linear, heads: jax.Array) -> jax.Array:
+    """Applies a linear layer to all numbers of `heads [b, t, heads, d]`, `[b, t, c]`."""
+    return _contracted(layer, heads, heads.shape[-2:], (-1,))
+
+
+def _contracted(
+    layer: nnx.Linear, h: jax.Array, inputs: tuple[int, ...], outputs: tuple[int, ...]
+) -> jax.Array:
+    """Contracts the last axes of `h`, of sizes `inputs`, with a layer's kernel; adds its bias.
+
+    The kernel is reshaped instead of `h`: TPUs would move all of `h` to another layout.
+    """
+    kernel = layer.kernel[...].reshape(*inputs, *outputs)
+    own, first = tuple(range(len(inputs))), h.ndim - len(inputs)
+    axes = (tuple(range(first, h.ndim)), own), ((), ())
+    out: jax.Array = layer.dot_general(h, kernel, axes, precision=layer.precision)
+    return out if layer.bias is None else out + layer.bias[...].reshape(outputs)
 
 
 Layout = Literal["", "in order", "by head"]
@@ -127,23 +152,23 @@ class Attention(nnx.Module):
     def split(self, h: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Projects `h [b, t, d]` to q `[b, t, heads, d]`, and k and v `[b, t, groups, d]`."""
         if self.fused == "in order":
-            qkv = split_heads(self.qkv(h), self.heads + 2 * self.groups)
+            qkv = to_heads(self.qkv, h, self.heads + 2 * self.groups)
             q, k, v = jnp.split(qkv, (self.heads, self.heads + self.groups), axis=-2)
             return q, k, v
         if self.fused == "by head":
-            qkv = self.qkv(h).reshape(*h.shape[:-1], self.heads, 3, -1)
-            return qkv[..., 0, :], qkv[..., 1, :], qkv[..., 2, :]
-        q = split_heads(self.q(h), self.heads)
-        return q, split_heads(self.k(h), self.groups), split_heads(self.v(h), self.groups)
+            qkv = to_heads(self.qkv, h, 3 * self.heads)
+            return qkv[..., ::3, :], qkv[..., 1::3, :], qkv[..., 2::3, :]
+        q = to_heads(self.q, h, self.heads)
+        return q, to_heads(self.k, h, self.groups), to_heads(self.v, h, self.groups)
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, turn: Turn = unchanged
+        self, h: jax.Array, layer: Layer, attend: Attend, turn: Turn = unchanged
     ) -> jax.Array:
         """Computes attention of `h [b, t, d]`; `turn` rotates query and key heads."""
         q, k, v = self.split(h)
         sinks = None if self.sinks is None else self.sinks[...]
         mean = attend(layer, Heads(turn(q), turn(k), v, self.options, sinks))  # [b, t, heads, d]
-        return self.out(mean.reshape(*h.shape[:-1], -1))
+        return from_heads(self.out, mean)
 
 
 class MLP(nnx.Module):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.scoring.models import family, gated, layers, rotary
-from batch_calibration.scoring.models.attention import Attend, AttentionOptions
+from batch_calibration.scoring.models.attention import Attend, AttentionOptions, Layer
 from batch_calibration.scoring.models.family import Family, RawConfig, Weight
 
 
@@ -63,7 +63,7 @@ class PostNormBlock(nnx.Module):
         self.mlp = gated.MLP(config, config.hidden_act, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, turn: layers.Turn) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: Layer, attend: Attend, turn: layers.Turn) -> jax.Array:
         """Adds this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.ln_1(self.attention(h, layer, attend, turn))
         return h + self.ln_2(self.mlp(h))

@@ -90,7 +90,7 @@ class Pooling(nnx.Module):
         query, _, _ = jnp.split(self.qkv(self.probe[...]), 3, axis=-1)  # [1, 1, d]
         _, key, value = jnp.split(self.qkv(h), 3, axis=-1)
         queries = jnp.broadcast_to(query, (b, 1, d))
-        q, k, v = (layers.split_heads(x, self.heads) for x in (queries, key, value))
+        q, k, v = (x.reshape(*x.shape[:-1], self.heads, -1) for x in (queries, key, value))
         pooled = self.out(full(0, Heads(q, k, v)).reshape(b, d))
         return pooled + self.mlp(self.ln(pooled))
 

@@ -1,5 +1,7 @@
 """Scores of checkpoints on meshes, in a process of its own: devices are forced before JAX starts.
 
+With AS_ON_TPU in the environment, layers are scanned and attention is TPUs' kernel, interpreted.
+
 python mesh_scores.py OUT DEVICES DIRECTORIES MESHES [COORDINATOR PROCESSES PROCESS]
 """
 
@@ -21,6 +23,8 @@ def main(out: str, devices: str, directories: str, meshes: str, *hosts: str) -> 
     from batch_calibration.scoring.engine.sharding import make_mesh
     from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
 
+    if "AS_ON_TPU" in os.environ:
+        as_on_tpu()
     saved = {}
     for directory in json.loads(directories):
         for text in json.loads(meshes):
@@ -32,6 +36,17 @@ def main(out: str, devices: str, directories: str, meshes: str, *hosts: str) -> 
             size = sum(leaf.addressable_shards[0].data.size for leaf in state)
             saved[f"{directory}|{text}|part"] = np.float64(size / sum(x.size for x in state))
     np.savez(out, **saved)
+
+
+def as_on_tpu():
+    from functools import partial
+
+    from batch_calibration.scoring.engine import programs
+    from batch_calibration.scoring.models.files import weights
+
+    programs.attention_kind = lambda *_: "packed"
+    programs.packed_attention = partial(programs.packed_attention, interpret=True)
+    weights.SCANNED = ("cpu",)
 
 
 if __name__ == "__main__":

@@ -316,8 +316,8 @@ def test_padding_of_a_cache_is_never_the_largest():
     positions, ends = jnp.full((1, 1), 4), jnp.ones((1, 1), int)
 
     def answer(size):
-        cache = [append_cache(None, k, v, 0, 4, size)]
-        attend = programs._attention(cache, positions, ends, "in turn")
+        cache = tuple(array[None] for array in append_cache(None, k, v, 0, 4, size))  # one layer
+        attend = programs._attention(cache, positions, ends, programs.Attention("in turn"))
         return attend(0, Heads(q, new, new, AttentionOptions(window=3)))
 
     # The window holds the last two keys and the query's own, whose key and value are zeros.

@@ -19,8 +19,8 @@ NAMES = ("llama", "gemma2", "gpt_neox", "opt")
 CASES = {"gpt2": GPT2} | {name: {"model_type": name} | CAUSAL_FAMILIES[name] for name in NAMES}
 
 
-def start(out, devices, directories, meshes, *hosts):
-    env = os.environ | {"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"}
+def start(out, devices, directories, meshes, *hosts, **names):
+    env = os.environ | {"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"} | names
     env.pop("XLA_FLAGS", None)
     script = Path(__file__).with_name("mesh_scores.py")
     command = [sys.executable, str(script), str(out), str(devices)]
@@ -47,6 +47,23 @@ def test_every_mesh_gives_the_scores_of_one_device(tmp_path):
         assert arrays[f"{directory}|data:8|part"] == 1
         assert arrays[f"{directory}|data:4,model:2|part"] < 0.75
         assert arrays[f"{directory}|data:2,model:4|part"] < 0.7
+
+
+@pytest.mark.slow
+def test_the_programs_of_tpus_share_rows_and_heads(tmp_path):
+    """llama has a head for each device along `model`, gemma2 has not; both scan their layers."""
+    four = {"num_hidden_layers": 4, "layer_types": None}
+    directories = [write(tmp_path / name, CASES[name] | four) for name in ("llama", "gemma2")]
+    meshes = ["", "data:2,model:2"]
+    arrays = {}
+    for name, flags in (("usual", {}), ("tpu", {"AS_ON_TPU": "1"})):
+        finish(start(tmp_path / f"{name}.npz", 4, directories, meshes, **flags))
+        arrays[name] = np.load(tmp_path / f"{name}.npz")
+    for directory in directories:
+        for text in meshes:
+            single, got = arrays["usual"][f"{directory}|"], arrays["tpu"][f"{directory}|{text}"]
+            np.testing.assert_allclose(got, single, atol=1e-5)
+        assert arrays["tpu"][f"{directory}|data:2,model:2|part"] < 0.75
 
 
 def port():

@@ -66,9 +66,10 @@ def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dty
     trees = zip(*(forest(random, slots, prefix) for _ in range(b)), strict=True)
     position, ends, sees = map(np.stack, trees)
     whole = -(-prefix // 128) * 128
-    cached = [attention.append_cache(None, keys, values, 0, prefix, whole)] if prefix else []
+    cached = attention.append_cache(None, keys, values, 0, prefix, whole) if prefix else ()
     places = jnp.asarray(position), jnp.asarray(ends)
-    attend = programs._attention(tuple(cached), *places, "joint")
+    one_layer = tuple(array[None] for array in cached)
+    attend = programs._attention(one_layer, *places, programs.Attention("joint"))
     # XLA compiles no such product of float16 for CPUs in one program; it runs step by step.
     together = (lambda function: function) if dtype == jnp.float16 else jax.jit
     got = together(lambda *columns: attend(0, Heads(*columns, options)))(q, k, v)
@@ -144,6 +145,9 @@ def test_which_attention_runs_where():
     kind = programs.attention_kind
     assert kind("gpu", "bfloat16", False) == kind("gpu", "float16", False) == "joint"
     # cuDNN computes in 16 bits alone, and several devices share heads.
-    assert kind("gpu", "float32", False) == kind("tpu", "bfloat16", False) == "in turn"
+    assert kind("gpu", "float32", False) == "in turn"
     assert kind("gpu", "bfloat16", True) == "at once"
+    assert {kind("tpu", dtype, split) for dtype in ("float32", "bfloat16") for split in (0, 1)} == {
+        "packed"
+    }
     assert {kind("cpu", dtype, False) for dtype in ("float32", "bfloat16")} == {"in turn"}

@@ -21,12 +21,13 @@ from jax.typing import DTypeLike
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
-from batch_calibration.scoring.models.family import Config, Family, RawConfig, Weight
+from batch_calibration.scoring.models.family import Config, Decoder, Family, RawConfig, Weight
 from batch_calibration.scoring.models.files import memory
 from batch_calibration.scoring.models.files.config import read_config, read_json
 from batch_calibration.scoring.models.files.gguf_header import GGUFTensor
 from batch_calibration.scoring.models.files.tensors import PLAIN, Tensor, filled, tensors
 from batch_calibration.scoring.models.layers import product, product_dtype
+from batch_calibration.scoring.models.scanned import BACKENDS as SCANNED
 
 OTHER_FILES = "the two files belong to different checkpoints: fetch them again"
 NAMED = 10
@@ -160,7 +161,7 @@ def load(
                 f"{tensor.name} differs from our {path}, which tie_word_embeddings uses instead; "
                 "set tie_word_embeddings to false in config.json if both are needed"
             )
-    names = {weight.path: name for name, weight in _names(family, leaves)}
+    names = {weight.path: name for name, weight in names_of_paths(family, leaves)}
     missing = [f"missing {names[path]} (our {path})" for path in leaves if path not in sources]
     if complaints := missing + complaints:
         uncounted = f"; and {len(complaints) - NAMED:,} more" if len(complaints) > NAMED else ""
@@ -176,6 +177,9 @@ def load(
             module.dtype = product_dtype(np.dtype(dtype))
         if isinstance(module, nnx.Linear):
             module.dtype, module.dot_general = dtype, product
+    if isinstance(model, Decoder) and jax.default_backend() in SCANNED:
+        placed_leaves.clear()
+        model.scan_layers(frees=True)
     return config, model
 
 
@@ -218,15 +222,20 @@ def _place(
     if mesh is None:
         placed: jax.Array = jax.device_put(array)
     else:
-        split = weight.split
-        # If the axis is not shared, each device holds the whole tensor.
-        shared = split is not None and shape[split] % mesh.shape["model"] == 0
-        axes = [*[None] * (split or 0), "model"] if shared else []
-        home = NamedSharding(mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+        home = shard_weight(weight, shape, mesh)
         # Each process passes parts only to its own devices, the only ones that it can access.
         placed = jax.make_array_from_callback(shape, home, array.__getitem__)
     # The host's copy is freed before more is read: waiting copies would fill the memory.
     return placed.block_until_ready()
+
+
+def shard_weight(weight: Weight, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
+    """Returns where the parts of a weight of this shape lie on a mesh."""
+    split = weight.split
+    # If the axis is not shared, each device holds the whole tensor.
+    shared = split is not None and shape[split] % mesh.shape["model"] == 0
+    axes = [*[None] * (split or 0), "model"] if shared else []
+    return NamedSharding(mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
 
 
 def _finite(array: np.ndarray) -> bool:
@@ -248,7 +257,7 @@ def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: R
     flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
     ours = {_dotted(path): np.asarray(leaf[...]) for path, leaf in flat}
     tensors = {}
-    for name, weight in _names(family, ours):
+    for name, weight in names_of_paths(family, ours):
         array = ours[weight.path]
         tensors[name] = np.asarray(array.T if weight.transpose else array, order="C")
     content = safetensors.numpy.save(tensors, metadata={"format": "pt"})
@@ -257,7 +266,7 @@ def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: R
     write_whole(directory / "config.json", text.encode())
 
 
-def _names(family: Family, ours: Iterable[str]) -> Iterator[tuple[str, Weight]]:
+def names_of_paths(family: Family, ours: Iterable[str]) -> Iterator[tuple[str, Weight]]:
     """Yields the row of the weight table for each path in `ours`, with its layer's index."""
     rows = {weight.path: (name, weight) for name, weight in family.weights.items()}
     for path in ours:
