@@ -8,6 +8,7 @@ INSPECT := .venv-inspect
 BENCH := .venv-bench
 MUTATIONS := .venv-mutations
 FLOORS := .venv-floors
+TPU := .venv-tpu
 RUN := runs/mini
 LABELS := $(RUN)-labels
 REAL := runs/real
@@ -22,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # `make reference` compares results with other libraries', and compiles without optimizations, too.
 QUICK ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
-.PHONY: run paper real test check test-all docs tools reference bench mutations wheel floors clean
+.PHONY: run paper real test check test-all docs tools reference tpu bench mutations wheel floors clean
 
 # Two commands at once, as each leaves cores idle; only the second one prints. A shell has what is
 # in the background ignore Ctrl-C.
@@ -84,11 +85,16 @@ tools:
 		apt-get install -qq --no-install-recommends chromium chromium-driver texlive-latex-base \
 		texlive-latex-recommended)
 
-reference: $(REFERENCE)/.installed $(SERVER)/.installed $(INSPECT)/.installed
+reference: $(REFERENCE)/.installed $(SERVER)/.installed $(INSPECT)/.installed $(TPU)/.installed
 	XLA_FLAGS="$(QUICK)" $(REFERENCE)/bin/python -m pytest -W default --numprocesses=2 \
 		--dist=worksteal tests/reference
 	$(INSPECT)/bin/python -m pytest --noconftest -W default -W ignore::ResourceWarning \
 		tests/reference/test_live_inspect.py
+	$(TPU)/bin/python -m pytest -W default tests/reference/test_live_tpu.py
+
+# Compiles the programs of a study for TPUs, without one. FLAGS=--chips=v5e for a part.
+tpu: $(TPU)/.installed
+	$(TPU)/bin/python -m benchmarks.tpu $(FLAGS)
 
 # What it costs to score, beside the limit and others. FLAGS=--full for the rest.
 bench: $(BENCH)/.installed
@@ -154,6 +160,13 @@ $(INSPECT)/.installed: pyproject.toml constraints/inspect.txt
 		--editable . inspect_ai pyarrow pytest
 	touch $@
 
+# Apart: its compiler takes 300 MB, and nothing else needs it.
+$(TPU)/.installed: pyproject.toml constraints/package.txt constraints/tpu.txt
+	test -x $(TPU)/bin/python || $(PYTHON) -m venv $(TPU)
+	$(TPU)/bin/python $(PIP) --constraint constraints/package.txt \
+		--constraint constraints/tpu.txt --editable '.[test]' 'jax[tpu]'
+	touch $@
+
 # llama.cpp is compiled for this machine's CPU, optimized: a peer is measured at its best.
 $(BENCH)/.installed: pyproject.toml constraints/bench.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
@@ -170,4 +183,4 @@ $(MUTATIONS)/.installed: constraints/mutations.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(INSPECT) $(BENCH) $(MUTATIONS) $(FLOORS) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(INSPECT) $(BENCH) $(MUTATIONS) $(FLOORS) $(TPU) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
     python -m benchmarks.accelerator            # Qwen3-0.6B's shape, random weights
     python -m benchmarks.accelerator --train    # also the embedded models' training minutes
+    python -m benchmarks.accelerator --scan     # all layers as one compiled body
     python -m benchmarks.accelerator --host     # only the parts without an accelerator
     python -m benchmarks.accelerator --quick    # a small shape, a few rows: any device, a minute
 
@@ -38,6 +39,7 @@ from batch_calibration.scoring.engine.packing import SHORTEST, lay_out, pack_pro
 from batch_calibration.scoring.engine.tokens import encode
 from batch_calibration.scoring.engine.trie import build_trie
 from batch_calibration.scoring.models import FAMILIES
+from batch_calibration.scoring.models.family import Decoder
 from batch_calibration.scoring.models.files.checkpoint import Checkpoint, load_checkpoint
 from batch_calibration.scoring.models.files.config import read_config
 from batch_calibration.scoring.models.layers import product
@@ -80,8 +82,8 @@ FULL = Size(QWEN3, {0: 4096, SHARED: 16_384}, 2, ("sst2", "mnli", "copa", "wic",
 QUICK = Size(SMALL, {0: 8, SHARED: 12}, 1, ("sst2",), 12)
 
 
-def network(shape: dict[str, Any]) -> Checkpoint:
-    """Makes a network of a shape with random weights on the device."""
+def network(shape: dict[str, Any], scans: bool = False) -> Checkpoint:
+    """Makes a network of a shape with random weights on the device; `scans` its layers, or not."""
     family = FAMILIES[shape["model_type"]]
     config = read_config(family, shape, Path("random"))
     # Only shapes: the weights are drawn on the device, and the host never holds them.
@@ -101,6 +103,8 @@ def network(shape: dict[str, Any]) -> Checkpoint:
             module.dtype = jnp.bfloat16  # else it computes in its initial dtype, float32
         if isinstance(module, nnx.Linear):
             module.dot_general = product  # the matrix product of loaded networks
+    if scans and isinstance(model, Decoder):
+        model.scan_layers(frees=True)
     return Checkpoint(
         Path("random"), family.name, family.kind, config, model, word_tokenizer(config.vocab_size),
         None, "", "bfloat16",
@@ -151,14 +155,14 @@ def attention(kind: programs.Kind) -> Iterator[None]:
         programs.attention_kind = chosen
 
 
-def best(call: Callable[[], object], calls: int) -> float:
-    """Returns the seconds of the fastest of `calls` calls, after a first call that compiles."""
+def best(call: Callable[[], object], calls: int) -> tuple[float, float]:
+    """Returns the seconds of the fastest of `calls` calls, and of a call before, which compiles."""
     rates = []
     for _ in range(calls + 1):
         start = time.perf_counter()
         call()
         rates.append(time.perf_counter() - start)
-    return min(rates[1:])  # the first call compiled
+    return min(rates[1:]), rates[0]
 
 
 def host(vocabulary: int, rows: int) -> None:
@@ -190,10 +194,11 @@ def rates(size: Size, checkpoint: Checkpoint, kinds: tuple[programs.Kind, ...]) 
             with attention(kind):
                 scorer = CausalLM(checkpoint)
             # Default arguments bind the values of this iteration.
-            seconds = best(lambda s=scorer, t=texts: s.score(t, LABELS), size.calls)
+            seconds, first = best(lambda s=scorer, t=texts: s.score(t, LABELS), size.calls)
             print(
                 f"{name}, attention {kind}: {count / seconds:.0f} items/s "
-                f"(goal {GOALS[shared]}), {work / seconds / peak:.1%} of peak"
+                f"(goal {GOALS[shared]}), {work / seconds / peak:.1%} of peak, "
+                f"first call {first:.1f} s"
             )
             for note in scorer.notes:
                 print(f"  {note}")
@@ -240,6 +245,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="a small shape and a few rows")
     parser.add_argument("--host", action="store_true", help="only the parts without an accelerator")
     parser.add_argument("--train", action="store_true", help="also train the embedded models")
+    parser.add_argument("--scan", action="store_true", help="all layers as one compiled body")
     chosen = parser.parse_args(arguments)
     size = QUICK if chosen.quick else FULL
     backend = jax.default_backend()
@@ -248,7 +254,7 @@ def main(arguments: list[str] | None = None) -> None:
     if backend == "gpu" or chosen.quick:
         kinds = ("joint", *kinds)
     if not chosen.host:
-        rates(size, network(size.shape), kinds)
+        rates(size, network(size.shape, chosen.scan), kinds)
     host(size.shape["vocab_size"], size.rows[0])
     parity(size.tasks, size.compared)
     if chosen.train:
