@@ -1,6 +1,7 @@
 """Plans the contexts of a run, and scores the blocks that a context's stored table lacks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import compress
 from os.path import commonprefix
 from pathlib import Path
@@ -139,6 +140,15 @@ def missing(context: RenderedContext, stored: ScoreTable | None) -> list[str]:
         if spec != block.spec:
             names.append(name)
     return names
+
+
+def is_complete(planned: Context, store: Store) -> bool:
+    """Checks whether a context is stored as planned, and no worker holds it or left files of it."""
+    with suppress(InputError):  # `score_context` raises it again, and the run notes a failure
+        stored = store.get(planned.description)
+        if stored and not store.has_work(planned.id) and not missing(planned.rendered, stored):
+            return _relabel(planned.rendered, stored) is stored
+    return False
 
 
 def score_context(

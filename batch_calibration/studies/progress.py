@@ -89,6 +89,14 @@ class WorkFiles:
         """Returns the stored failure of a context, or None."""
         return self._read(Failure, "failed", context_id)
 
+    def read_failures(self) -> dict[str, Failure]:
+        """Maps the id of each context that failed to its stored failure."""
+        # A file that is being written has a name that begins with a dot.
+        paths = files.retry(lambda: list((self._folder / "failed").glob("[!.]*.json")))
+        failures = {path.stem: self.read_failure(path.stem) for path in paths}
+        # Another worker may have removed a failure in between.
+        return {id_: failure for id_, failure in failures.items() if failure}
+
     def clear_failure(self, context_id: str) -> None:
         """Removes the stored failure of a context."""
         files.remove(self._path("failed", context_id))

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from batch_calibration.errors import InputError
 from batch_calibration.scoring import NoAnswer
 from batch_calibration.studies.claims import Claim, ClaimLost
-from batch_calibration.studies.context_scores import Context
+from batch_calibration.studies.context_scores import Context, is_complete
 from batch_calibration.studies.store import Store
 
 
@@ -26,6 +26,7 @@ class Queue:
 
     Attributes:
         failed: id of a context -> the reason why it cannot be scored, from this run or another.
+        complete: places of the yielded contexts that need no scoring, and so have no claim.
     """
 
     def __init__(
@@ -37,19 +38,19 @@ class Queue:
     ):
         import jax
 
-        self.failed = dict[str, str]()
+        self.failed, self.complete = dict[str, str](), set[int]()
         self._contexts, self._store, self._notify = contexts, store, notify
         self._remaining = dict(enumerate(contexts))
         self._is_first = jax.process_index() == 0
         if self._is_first:
             store.progress.write_plan(plan, [context.planned for context in contexts])
-        ids = [context.id for context in contexts]
-        self._earlier_failures = {id_: store.progress.read_failure(id_) for id_ in ids}
+        self._earlier_failures = store.progress.read_failures()
 
     def __iter__(self) -> Iterator[tuple[Context, Claim | None]]:
-        """Yields each context with its claim; processes that follow get None as the claim.
+        """Yields each context with its claim, or with None.
 
-        A context that is not scored inside `attempt` is yielded again.
+        Complete contexts have no claim, and processes that follow hold none. A context that is not
+        scored inside `attempt` is yielded again.
         """
         from batch_calibration.scoring.engine import sharding
 
@@ -61,7 +62,11 @@ class Queue:
         while self._remaining:
             count_before = len(self._remaining)
             for context in list(self._remaining.values()):
-                if claim := self._claim(context):
+                # Most contexts of a large run are complete when a worker reaches them.
+                if is_complete(context, self._store):
+                    self.complete.add(context.place)
+                    yield context, None
+                elif claim := self._claim(context):
                     sharding.broadcast_number(context.place)  # to the processes that follow
                     yield context, claim
             # A round without a claim means that other workers hold all remaining contexts.
@@ -100,7 +105,7 @@ class Queue:
         """Returns a claim on the context; None while another worker holds it or after a failure."""
         failure = self._store.progress.read_failure(context.id)
         # A failure that this run did not find at its start comes from another worker.
-        if failure and failure != self._earlier_failures[context.id]:
+        if failure and failure != self._earlier_failures.get(context.id):
             self._fail(context, failure.sentence)
             return None
         try:

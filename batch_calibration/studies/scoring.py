@@ -140,7 +140,9 @@ def run_scoring(
         with queue.attempt(context, claim):
             report(0)
             started = time.monotonic()
-            asked = score_context(context, scorer, store, claim, report)
+            asked = 0
+            if context.place not in queue.complete:
+                asked = score_context(context, scorer, store, claim, report)
             if claim and asked:
                 store.progress.add_scored(asked, time.monotonic() - started)
             report(context.planned.rows)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
@@ -101,6 +103,13 @@ class Store:
     def remove_journal(self, context_id: str, stored: Sequence[BlockPlan]) -> None:
         """Removes the journals of blocks that the table now holds."""
         remove_stored(self._journal_folder(context_id), stored)
+
+    def has_work(self, context_id: str) -> bool:
+        """Checks whether a context has a claim, a failure or a journal of finished rows."""
+        work = self.workdir / "work"
+        failure = work / "failed" / f"{file_name(context_id)}.json"
+        paths = work / "claims" / context_id, failure, self._journal_folder(context_id)
+        return any(retry(partial(os.path.lexists, path)) for path in paths)
 
     def put_record(self, record: Record) -> bool:
         """Stores a record in place of an earlier one.
@@ -286,6 +295,7 @@ def read_status(store: Store, plan: str | None = None) -> Status:
         remedy = f"{step('score')} first"
         raise InputError.at(where, "the list of contexts of a run", got, remedy)
     beats = store.claims.heartbeats()
+    failures = store.progress.read_failures()
     status = Status([], [], [], [], store.claims.broken(), None)
     for context in contexts.values():
         # Heartbeats come first, because a running context may have failed or been stored before.
@@ -293,7 +303,7 @@ def read_status(store: Store, plan: str | None = None) -> Status:
             status.running.append(beat)
         elif set(context.blocks) <= store.blocks(context.id):
             status.done.append(context)
-        elif context.id in latest and (failure := store.progress.read_failure(context.id)):
+        elif context.id in latest and (failure := failures.get(context.id)):
             status.failed.append((context, failure))
         elif context.id in latest:
             status.left.append(context)
