@@ -264,7 +264,7 @@ def test_splits_are_axes_of_ours(name):
     raw = read(GOLDEN[name])
     family, model = FAMILIES[raw["model_type"]], load(GOLDEN[name], raw)
     shapes = {".".join(map(str, p)): v.shape for p, v in nnx.to_flat_state(nnx.state(model))}
-    by_path = {weight.path: weight for _, weight in weights._names(family, shapes)}
+    by_path = {weight.path: weight for _, weight in weights.names_of_paths(family, shapes)}
     assert by_path.keys() == shapes.keys()
     for path, shape in shapes.items():
         split = by_path[path].split
