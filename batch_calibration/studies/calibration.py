@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -90,9 +91,8 @@ def run_calibration(
     for table in tables:
         check_labeled(table, floor)
     groups = [*map(task_of, tables)]
-    found = run_methods(
-        tables, names, options=options, floor=floor, seed=seed, groups=groups, common=common
-    )
+    run = partial(run_methods, tables, names, in_blocks=True)
+    found = run(options=options, floor=floor, seed=seed, groups=groups, common=common)
     records = list[Record]()
     common = common or [{}] * len(tables)
     for table, corrected, skipped, of_table in zip(
