@@ -444,7 +444,7 @@ def _divide(options: Options | None) -> tuple[OptionPairs, np.ndarray | None, An
     """
     settings = in_place(options or {})
     floor, shares = settings.pop("floor", None), settings.pop("target_prior", None)
-    pairs = tuple((name, _hashable(setting)) for name, setting in settings.items())
+    pairs = tuple(zip(settings, map(_hashable, settings.values()), strict=True))
     return pairs, None if shares is None else np.asarray(shares, np.float32), floor
 
 
