@@ -308,7 +308,7 @@ def _correct_block(
     for table, test, of_table in zip(tables, rows, options, strict=True):
         of_context, pairs = _inputs(method, _evidence(table), test, of_table, floor)
         inputs.append(of_context)
-    # Loops end as soon without the copies of the last context, which fill the block.
+    # Copies of the last context fill the block, because they make no loop longer.
     inputs += inputs[-1:] * (CONTEXTS - len(inputs))
     stacked = jax.tree.map(lambda *arrays: np.stack(arrays), *inputs)
     program, key = _jit(_correct_each, ("factory", "options"), 0), key if method.needs_key else None
