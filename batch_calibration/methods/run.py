@@ -1,12 +1,14 @@
 """The runner: applies methods to score tables, each table separately and in compiled programs.
 
-A program corrects one context, padded to a size that depends only on the number of its rows. So a
+A program corrects one context, or in studies a block of `CONTEXTS` small contexts, all padded to a
+size that depends only on the number of rows. Contexts of a block do not touch each other. So a
 table's results do not depend, to the last bit, on the other tables and methods of the run.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
@@ -38,6 +40,11 @@ THREADS = 2
 """The number of methods at the same time: one is traced or compiled while another one runs."""
 FEWEST_PADDED_ROWS = 16
 """The fewest rows of a padded block, so that small probes share their programs."""
+CONTEXTS = 8
+"""The number of contexts in a block, full or not: sums of 4 contexts have other last bits."""
+MOST_SCORES = 2048
+"""The most scores, padded rows times labels, of a context in a block. On CPUs larger contexts are
+corrected no faster in a block, and some methods take three times as long."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -66,6 +73,7 @@ def run_methods(
     seed: int = 0,
     groups: Sequence[Hashable] | None = None,
     common: Sequence[Options] | None = None,
+    in_blocks: bool = False,
 ) -> Corrections:
     """Runs methods on tables; no model is needed.
 
@@ -80,6 +88,8 @@ def run_methods(
             By default each table is a group.
         common: for each table the options of all methods that accept them, such as the shares of
             its labels (target_prior); `options` take precedence.
+        in_blocks: correct contexts of one shape in blocks of `CONTEXTS`, which is faster for many
+            tables and slower for one. The last bits then differ from `correct_context`.
 
     Raises:
         InputError: a method that does not exist; options that a method does not accept; tables with
@@ -106,25 +116,38 @@ def run_methods(
             if len(others) < 2 or not have_same_rows(others):
                 reasons[name] = "no other context of the task is known to have the same rows"
 
+    own = [with_common(chosen, names, given) for given in common or [{}] * len(tables)]
+    beside = dict[tuple[str, int], tuple[int, ...]]()  # method, table -> corrected with these
+    for place, group in members.items():
+        if len(group) > 1:
+            beside |= {(name, place): group for name in names if METHODS[name].together}
+    if in_blocks:
+        beside |= _find_blocks(tables, names, skipped, own)
     threads = ThreadPoolExecutor(THREADS)
-    groups_begun = dict[tuple[str, Hashable], Future[dict[int, Corrected]]]()
+    several = dict[tuple[str, tuple[int, ...]], Future[dict[int, Corrected]]]()
+
+    def correct_several(name: str, places: tuple[int, ...]) -> dict[int, Corrected]:
+        """Corrects the tables of a group or of a block: index -> result."""
+        method, chosen_tables = METHODS[name], [tables[place] for place in places]
+        options = [own[place].get(name) for place in places]
+        if method.together is not None:
+            found = correct_group(method, chosen_tables, options=options[0], floor=floor)
+        else:
+            found = _correct_block(method, chosen_tables, options, floor, key)
+        return dict(zip(places, found, strict=True))
 
     def begin(place: int) -> dict[str, Callable[[], Corrected]]:
         """Sends a table's methods to the threads: name -> function that waits for the result."""
-        table, group = tables[place], members.get(place, ())
-        own = chosen if common is None else with_common(chosen, names, common[place])
-        blocks = {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
         begun = dict[str, Callable[[], Corrected]]()
         for name in [name for name in names if name not in skipped[place]]:
-            method, options = METHODS[name], own.get(name)
-            if method.together is None or len(group) < 2:
-                alone = partial(correct_context, options=options, floor=floor, key=key)
-                begun[name] = threads.submit(usual_jax(alone), method, blocks).result
+            if (places := beside.get((name, place))) is None:
+                alone = partial(correct_context, options=own[place].get(name), floor=floor, key=key)
+                evidence = _evidence(tables[place])
+                begun[name] = threads.submit(usual_jax(alone), METHODS[name], evidence).result
                 continue
-            if (name, group) not in groups_begun:
-                pooled = partial(_correct_members, tables, group, options=options, floor=floor)
-                groups_begun[name, group] = threads.submit(usual_jax(pooled), method=method)
-            begun[name] = partial(_take_result, groups_begun[name, group], place)
+            if (name, places) not in several:
+                several[name, places] = threads.submit(usual_jax(correct_several), name, places)
+            begun[name] = partial(_take_result, several[name, places], place)
         return begun
 
     def results() -> Iterator[dict[str, Corrected]]:
@@ -141,17 +164,9 @@ def run_methods(
     return Corrections(results(), skipped, chosen)
 
 
-def _correct_members(
-    tables: Sequence[ScoreTable], group: Sequence[int], *, method: Method, **settings: Any
-) -> dict[int, Corrected]:
-    """Runs `correct_group` on the tables with these indices: index -> result."""
-    corrected = correct_group(method, [tables[place] for place in group], **settings)
-    return dict(zip(group, corrected, strict=True))
-
-
-def _take_result(group: Future[dict[int, Corrected]], place: int) -> Corrected:
-    """Removes one table's result from a group and returns it, which frees the group's memory."""
-    return group.result().pop(place)
+def _take_result(several: Future[dict[int, Corrected]], place: int) -> Corrected:
+    """Removes one table's result from those of several and returns it, which frees its memory."""
+    return several.result().pop(place)
 
 
 def _members(
@@ -273,22 +288,70 @@ def correct_context(
     [[0.5, -0.25], [-0.5, 0.25]]
     """
     rows = np.asarray(blocks["test"].log_probs if log_probs is None else log_probs)
-    settings = in_place(options or {})
-    learned, padded = pad_context(method, blocks, rows)
-    for lowest in (floor, settings.pop("floor", None)):
-        if lowest is not None:
-            least = np.asarray(lowest, np.float32)
-            padded = np.maximum(padded, least)
-            learned = learned._replace(log_probs=np.maximum(learned.log_probs, least))
+    inputs, pairs = _inputs(method, blocks, rows, options, floor)
     program = _jit(_correct, ("factory", "options"), LOOP_LEVEL if method.looped else 0)
     key = key if method.needs_key else None
-    # Each context may have its own shares, which are no reason to compile another program.
-    shares = settings.pop("target_prior", None)
-    shares = None if shares is None else np.asarray(shares, np.float32)
-    pairs = tuple((name, _hashable(setting)) for name, setting in settings.items())
-    found = program(learned, padded, key, shares, factory=method.factory, options=pairs)
+    found = program(*inputs, key, factory=method.factory, options=pairs)
     corrected = jax.device_get(found)
     return Corrected(corrected.state, corrected.scores[: len(rows)])
+
+
+def _correct_block(
+    method: Method,
+    tables: Sequence[ScoreTable],
+    options: Sequence[Options | None],
+    floor: float | None,
+    key: Key | None,
+) -> list[Corrected]:
+    """Corrects the tables of one block (`_find_blocks`) in one compiled program."""
+    rows, inputs = [table.blocks["test"].log_probs for table in tables], []
+    for table, test, of_table in zip(tables, rows, options, strict=True):
+        of_context, pairs = _inputs(method, _evidence(table), test, of_table, floor)
+        inputs.append(of_context)
+    # Copies of the last context fill the block, because they make no loop longer.
+    inputs += inputs[-1:] * (CONTEXTS - len(inputs))
+    stacked = jax.tree.map(lambda *arrays: np.stack(arrays), *inputs)
+    program, key = _jit(_correct_each, ("factory", "options"), 0), key if method.needs_key else None
+    found = jax.device_get(program(key, *stacked, factory=method.factory, options=pairs))
+    corrected = []
+    for place, test in enumerate(rows):
+        state, scores = jax.tree.map(itemgetter(place), found)
+        corrected.append(Corrected(state, scores[: len(test)]))
+    return corrected
+
+
+def _find_blocks(
+    tables: Sequence[ScoreTable],
+    names: Sequence[str],
+    skipped: Sequence[Mapping[str, str]],
+    options: Sequence[Mapping[str, Options]],
+) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Divides tables into blocks: method and index of a table -> indices of its block.
+
+    The contexts of a block have the same number of labels, of padded rows, and options except for
+    the shares of labels. Methods that are looped, `one_by_one` or pool contexts have no blocks, and
+    neither have contexts of more than `MOST_SCORES`.
+    """
+    alike = dict[tuple[str, Hashable], list[int]]()
+    for place, table in enumerate(tables):
+        rows, k = table.blocks["test"].log_probs.shape
+        for name in [name for name in names if name not in skipped[place]]:
+            method = METHODS[name]
+            read = method.probe.blocks or ("test",)
+            count = sum(len(table.blocks[block].log_probs) for block in read)
+            shape = _padded_count(method, count, rows, k), padded_rows(rows)
+            is_alone = method.looped or method.one_by_one or method.together is not None
+            if is_alone or k * max(shape) > MOST_SCORES:
+                continue
+            pairs, shares, _ = _divide(options[place].get(name))
+            kind = k, shape, pairs, shares is None
+            alike.setdefault((name, kind), []).append(place)
+    blocks = dict[tuple[str, int], tuple[int, ...]]()
+    for (name, _), places in alike.items():
+        for start in range(0, len(places), CONTEXTS):
+            block = tuple(places[start : start + CONTEXTS])
+            blocks |= {(name, place): block for place in block}
+    return blocks
 
 
 def correct_labeled(
@@ -355,14 +418,50 @@ def pad_context(
     return pad_rows(learned, count), np.asarray(pad_rows(Evidence(rows)).log_probs)
 
 
+def _evidence(table: ScoreTable) -> dict[str, Evidence]:
+    return {name: Evidence(*block[:2]) for name, block in table.blocks.items()}
+
+
+def _inputs(
+    method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray,
+    options: Options | None, floor: float | None,
+) -> tuple[tuple[Evidence, np.ndarray, np.ndarray | None], OptionPairs]:  # fmt: skip
+    """Returns the arrays of `_correct` for one context, and its static options."""
+    pairs, shares, own_floor = _divide(options)
+    learned, padded = pad_context(method, blocks, rows)
+    for lowest in (floor, own_floor):
+        if lowest is not None:
+            least = np.asarray(lowest, np.float32)
+            padded = np.maximum(padded, least)
+            learned = learned._replace(log_probs=np.maximum(learned.log_probs, least))
+    return (learned, padded, shares), pairs
+
+
+def _divide(options: Options | None) -> tuple[OptionPairs, np.ndarray | None, Any]:
+    """Divides options into static ones, the shares of labels, and the floor.
+
+    Each context may have its own shares, which are no reason to compile another program.
+    """
+    settings = in_place(options or {})
+    floor, shares = settings.pop("floor", None), settings.pop("target_prior", None)
+    pairs = tuple(zip(settings, map(_hashable, settings.values()), strict=True))
+    return pairs, None if shares is None else np.asarray(shares, np.float32), floor
+
+
 def _correct(
-    learned: Evidence, rows: jax.Array, key: Key | None, shares: jax.Array | None, *,
+    learned: Evidence, rows: jax.Array, shares: jax.Array | None, key: Key | None, *,
     factory: Callable[..., Calibrator], options: OptionPairs,
 ) -> Corrected:  # fmt: skip
     stated = {} if shares is None else {"target_prior": shares}
     fit, apply = factory(**dict(options), **stated)
     state = fit(*learned, key=key)
     return Corrected(state, apply(state, rows))
+
+
+def _correct_each(key: Key | None, *inputs: Any, **static: Any) -> Corrected:
+    """Corrects each context of a block, whose arrays have one more axis, the first."""
+    found: Corrected = jax.vmap(partial(_correct, key=key, **static))(*inputs)
+    return found
 
 
 def _hashable(setting: object) -> object:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -44,6 +45,7 @@ def run_calibration(
     progress: Progress | None = None,
     common: Sequence[Options] | None = None,
     prior: str = "stated",
+    in_blocks: bool = False,
 ) -> Records:
     """Applies every method to every table; no model is needed.
 
@@ -68,6 +70,7 @@ def run_calibration(
         common: as in `run_methods`.
         prior: text that records store in place of the values of `common`, which may differ between
             tables.
+        in_blocks: as in `run_methods`; a study has many tables.
 
     Returns:
         One record per table, in the order of the tables.
@@ -90,9 +93,8 @@ def run_calibration(
     for table in tables:
         check_labeled(table, floor)
     groups = [*map(task_of, tables)]
-    found = run_methods(
-        tables, names, options=options, floor=floor, seed=seed, groups=groups, common=common
-    )
+    run = partial(run_methods, tables, names, in_blocks=in_blocks)
+    found = run(options=options, floor=floor, seed=seed, groups=groups, common=common)
     records = list[Record]()
     common = common or [{}] * len(tables)
     for table, corrected, skipped, of_table in zip(
@@ -343,7 +345,7 @@ def calibrate_store(
             broken.append(str(error))
     calibrated = run_calibration(
         usable, methods, floor=floor, options=options, probe_sizes=probe_sizes, draws=draws,
-        stream_orders=stream_orders, common=common, prior=label_shares,
+        stream_orders=stream_orders, common=common, prior=label_shares, in_blocks=True,
     )  # fmt: skip
     records = list[Record]()
     for record in calibrated:

@@ -1,5 +1,7 @@
 """The runner: what a method finds in a table does not depend on what else is run."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -35,23 +37,63 @@ def tables():
     return [make_table(40, 0), make_table(64, 1), make_table(50, 2, pmi=50), make_table(9, 3, k=3)]
 
 
-def bytes_of(tables, methods=None):
+def bytes_of(tables, methods=None, **settings):
     """For each table and method the bytes of the scores and of the state."""
     names = [name for name in METHODS if methods is None or name in methods]
     options = {name: chosen for name, chosen in FEW_STARTS.items() if name in names}
-    results = list(run_methods(tables, names, options=options).results)
+    results = list(run_methods(tables, names, options=options, **settings).results)
     return jax.tree.map(lambda array: np.asarray(array).tobytes(), results)
 
 
-def test_numbers_do_not_depend_on_the_tables_and_methods_beside(tables):
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_numbers_do_not_depend_on_the_tables_and_methods_beside(tables, in_blocks):
     same_shape = tables[:3]
-    together = bytes_of(same_shape)
+    together = bytes_of(same_shape, in_blocks=in_blocks)
     assert set(together[0]) == set(METHODS) - {"ensemble"}  # nothing to average
-    assert bytes_of(same_shape[::-1])[::-1] == together
+    assert bytes_of(same_shape[::-1], in_blocks=in_blocks)[::-1] == together
     for table, of_table in zip(same_shape, together, strict=True):
-        assert bytes_of([table]) == [of_table]
+        assert bytes_of([table], in_blocks=in_blocks) == [of_table]
         for name, expected in of_table.items():
-            assert bytes_of([table], [name]) == [{name: expected}]
+            assert bytes_of([table], [name], in_blocks=in_blocks) == [{name: expected}]
+
+
+def test_several_blocks_are_as_their_tables_alone():
+    tables = [make_table(20 + seed, seed) for seed in range(run.CONTEXTS + 2)]
+    shares = [{"target_prior": (share, 1 - share)} for share in np.linspace(0.3, 0.7, len(tables))]
+
+    def found(places):
+        common = [shares[place] for place in places]
+        chosen, methods = [tables[place] for place in places], ("prior_matching", *UNEVEN)
+        return bytes_of(chosen, methods, in_blocks=True, common=common)
+
+    together = found(range(len(tables)))
+    order = np.random.default_rng(0).permutation(len(tables)).tolist()
+    assert found(order) == [together[place] for place in order]
+    for place, expected in enumerate(together):
+        assert found([place]) == [expected]
+
+
+def test_contexts_of_a_block_are_corrected_as_one_by_one(tables):
+    names = [name for name in METHODS if not METHODS[name].needs_key]
+    one_by_one = [name for name in names if METHODS[name].one_by_one]
+    expected = list(run_methods(tables[:3], names).results)
+    found = list(run_methods(tables[:3], names, in_blocks=True).results)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=2e-6), found, expected)
+    assert bytes_of(tables[:3], one_by_one, in_blocks=True) == bytes_of(tables[:3], one_by_one)
+
+
+def test_a_block_begins_when_its_first_table_is_read(monkeypatch):
+    begun, correct_block = [], run._correct_block
+    monkeypatch.setattr(
+        run, "_correct_block", lambda *args: begun.append(len(args[1])) or correct_block(*args)
+    )
+    tables = [make_table(20, seed) for seed in range(run.CONTEXTS + 2)]
+    large = make_table(run.MOST_SCORES // 2 + 1, 0)
+    results = run_methods([*tables, large], ["bc"], in_blocks=True).results
+    next(results)
+    assert begun == [run.CONTEXTS]
+    assert len(list(results)) == len(tables)
+    assert begun == [run.CONTEXTS, 2]
 
 
 def test_labeled_rows_of_one_label_are_labeled():
@@ -80,6 +122,8 @@ def test_doors_give_the_same_numbers(tables, name):
     assert np.array_equal(calibrate(several, name, from_probs=False)[1], expected.scores)
     record = run_calibration([table, tables[0]], ["icl", name])[0]
     assert record.methods[name].bias == tuple(expected.state.bias.tolist())
+    in_block = run_calibration([table, tables[0]], ["icl", name], in_blocks=True)[0]
+    np.testing.assert_allclose(in_block.methods[name].bias, expected.state.bias, atol=2e-6)
 
 
 def test_a_method_that_does_not_exist_is_refused_before_anything_runs(tables, refuses):
