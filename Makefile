@@ -90,7 +90,7 @@ reference: $(REFERENCE)/.installed $(SERVER)/.installed $(INSPECT)/.installed $(
 		--dist=worksteal tests/reference
 	$(INSPECT)/bin/python -m pytest --noconftest -W default -W ignore::ResourceWarning \
 		tests/reference/test_live_inspect.py
-	$(TPU)/bin/python -m pytest -W default tests/reference/test_live_tpu.py
+	$(TPU)/bin/python -m pytest -W default --numprocesses=2 tests/reference/test_live_tpu.py
 
 # Compiles the programs of a study for TPUs, without one. FLAGS=--chips=v5e for a part.
 tpu: $(TPU)/.installed

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from batch_calibration.scoring.models import gpt2
-from batch_calibration.scoring.models.attention import Attend, Heads
+from batch_calibration.scoring.models.attention import Attend, Heads, Layer
 from experiments.pretrain.documents import UNKNOWABLE, PackedBatch
 
 GUIDED = ("attention to the token before", "attention to the label")
@@ -155,10 +155,10 @@ def _attention(mask: jax.Array, seen: dict[int, jax.Array], keep: int | None) ->
     """
     bias = jnp.where(mask, 0.0, -1e9)[:, None]  # [b, 1, t, s]
 
-    def attend(layer: int, heads: Heads) -> jax.Array:
+    def attend(layer: Layer, heads: Heads) -> jax.Array:
         q, k, v = heads[:3]  # GPT-2 uses no further fields
         logits = jnp.einsum("bthd,bshd->bhts", q * q.shape[-1] ** -0.5, k) + bias
-        if keep is not None and layer >= keep:
+        if keep is not None and isinstance(layer, int) and layer >= keep:
             seen[layer] = jax.nn.log_softmax(logits, axis=-1)
         return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(logits, axis=-1), v)
 

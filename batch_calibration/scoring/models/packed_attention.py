@@ -251,7 +251,6 @@ def _kernel(
         return query_places[0] - key_places < (options.window or 1 << 30)
 
     if prefix:
-
         start = bounds[0] + j * sizes.prefix
 
         @pl.when((j < old) & (start < bounds[1]))

@@ -47,7 +47,9 @@ class ScannedBlocks(nnx.Module):
 
         firsts = period * jnp.arange(periods)
         h, made = jax.lax.scan(run_period, h, (firsts, states))
-        kept[:] = [jax.tree.map(lambda a, i=i: a[i], one) for i in range(periods) for one in made]
+        kept.clear()
+        for number in range(periods):
+            kept += [(keys[number], values[number]) for keys, values in made]
         for layer, block in enumerate(self.rest, period * periods):
             h = block(h, layer, attend, *terms[layer])
         return h
