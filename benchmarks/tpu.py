@@ -166,7 +166,7 @@ def batch_positions(net: Network, chip: Chip) -> int:
     written = sum(leaf.size // leaf.shape[-2] for leaf in net.kernels) // config.layers
     held = 2 * sum(leaf.size for leaf in jax.tree.leaves(net.state)) / split
     a_position = forward.position_bytes(config.width, written, 0, 2)
-    return forward.positions(chip.memory / LOOSE - held, a_position)
+    return forward.positions(chip.memory / LOOSE - held, a_position, forward.max_positions())
 
 
 def causal_programs(net: Network, chip: Chip, prefix: int) -> Iterator[Program]:

@@ -27,13 +27,13 @@ def checkpoint(request, tmp_path_factory):
 def test_a_position_takes_no_more_than_is_counted(checkpoint, monkeypatch):
     """The compiler's own plan of a batch's temporary memory, where all logits are kept."""
     graph, state = nnx.split(checkpoint.model)
-    length, most = 2048, {}
+    length, most, how = 2048, {}, programs.Attention("at once")
     for count in (1, 3):
         slots = jnp.zeros((count, length), jnp.int32)
-        planned = programs.forward_packed.lower(graph, "at once", state, (), slots, slots, slots)
+        planned = programs.forward_packed.lower(graph, how, state, (), slots, slots, slots)
         most[count] = planned.compile().memory_analysis().temp_size_in_bytes
     a_position = (most[3] - most[1]) / (2 * length)
-    monkeypatch.setattr(forward, "positions", lambda free, counted: counted)
+    monkeypatch.setattr(forward, "positions", lambda free, counted, most: counted)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     counted = forward.budget(checkpoint, logits=True)
     assert counted / 3 < a_position <= counted
@@ -52,6 +52,8 @@ def test_free_memory_decides_within_limits(checkpoint, monkeypatch):
     assert budgets[1e12] == budgets[float("inf")] == forward.MAX_POSITIONS
     smallest, most = forward.MIN_POSITIONS, forward.MAX_POSITIONS
     assert smallest < budgets[1e8] < budgets[4e8] == 4 * budgets[1e8] < most
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    assert forward.budget(checkpoint, logits=False) == forward.TPU_POSITIONS < most
 
 
 @pytest.mark.parametrize("tokens, lengths", [(300, {640}), (700, {768}), (900, {1024})])

@@ -77,10 +77,10 @@ def temporary(directory, layers, dtype):
     write(directory, raw)
     config, model = weights.load(directory, gpt2.FAMILY, dtype)
     graph, state = nnx.split(model)
-    keys, values = (jnp.ones((128, 4, width), dtype) for width in (64, 65))
+    cached = tuple(jnp.ones((layers, 128, 4, width), dtype) for width in (64, 65))
     tokens = jnp.zeros((16, 128), jnp.int32)
-    cached = ((keys, values),) * layers
-    program = programs.forward_packed.lower(graph, "in turn", state, cached, *[tokens] * 3)
+    how = programs.Attention("in turn")
+    program = programs.forward_packed.lower(graph, how, state, cached, *[tokens] * 3)
     demand = Demand(0, config.width, config.layers, cached=True)
     return program.compile().memory_analysis().temp_size_in_bytes, demand
 

@@ -40,6 +40,8 @@ CPU_POSITIONS = 1024
 MAX_POSITIONS, MIN_POSITIONS = 65536, 128
 """Bounds of a batch's positions on accelerators. More would not be faster, and a sequence is no
 shorter."""
+TPU_POSITIONS = 8192
+"""Most positions of a batch on a TPU, where states should fit in the chip's own 128 MB."""
 BUDGETED_KEYS = 2048
 """Keys of a prefix and a sequence for which memory is budgeted if attention keeps logits."""
 MAX_READS = 512
@@ -339,7 +341,7 @@ def budget(checkpoint: Checkpoint, logits: bool) -> int:
     rows = 1 if mesh is None else mesh.shape["data"]  # devices that share the rows
     # All processes run the same programs, so the least memory of all processes decides.
     free = multihost_utils.process_allgather(np.float32(memory.available(jax.local_devices()[0])))
-    return rows * positions(float(np.min(free)), a_position)
+    return rows * positions(float(np.min(free)), a_position, max_positions())
 
 
 def position_bytes(width: int, written: int, pairs: int, size: int) -> int:
@@ -361,15 +363,20 @@ def position_bytes(width: int, written: int, pairs: int, size: int) -> int:
     return size * (2 * written + 3 * width) + 8 * width + 8 * pairs
 
 
-def positions(free: float, a_position: int) -> int:
-    """Returns the power of two of positions that fit in half of the free bytes, within bounds.
+def max_positions() -> int:
+    """Returns the most positions of a batch on one accelerator."""
+    return TPU_POSITIONS if jax.default_backend() == "tpu" else MAX_POSITIONS
+
+
+def positions(free: float, a_position: int, most: int = MAX_POSITIONS) -> int:
+    """Returns the power of two of positions that fit in half of the free bytes, at most `most`.
 
     The other half is for a second batch that waits, and for the programs' own memory.
 
     >>> positions(100e9, 63_488), positions(2e9, 63_488), positions(1e6, 63_488)
     (65536, 8192, 128)
     """
-    fit = min(free / 2 / a_position, MAX_POSITIONS)  # `free` may be infinite.
+    fit = min(free / 2 / a_position, most)  # `free` may be infinite.
     return max(MIN_POSITIONS, 1 << (int(fit).bit_length() - 1)) if fit >= 1 else MIN_POSITIONS
 
 

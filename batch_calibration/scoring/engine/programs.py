@@ -14,7 +14,6 @@ from batch_calibration.scoring.models import attention
 from batch_calibration.scoring.models.attention import Attend, Heads, Kept, Layer
 from batch_calibration.scoring.models.family import CausalNetwork
 from batch_calibration.scoring.models.layers import Span
-from batch_calibration.scoring.models.packed_attention import packed_attention
 
 State = nnx.State[Hashable, object]
 Graph = nnx.GraphDef[CausalNetwork]
@@ -148,6 +147,8 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, how: Attenti
     """Returns the attention over the shared prefix and within sequences, `ends` as in `Layout`."""
     kind, mesh = how
     if kind == "packed":
+        # Only TPUs need Pallas, whose import takes a while.
+        from batch_calibration.scoring.models.packed_attention import packed_attention
 
         def attend_packed(layer: Layer, heads: Heads) -> jax.Array:
             prefix = _of_layer(cache, layer)

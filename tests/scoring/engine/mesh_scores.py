@@ -42,10 +42,11 @@ def as_on_tpu():
     from functools import partial
 
     from batch_calibration.scoring.engine import programs
+    from batch_calibration.scoring.models import packed_attention
     from batch_calibration.scoring.models.files import weights
 
     programs.attention_kind = lambda *_: "packed"
-    programs.packed_attention = partial(programs.packed_attention, interpret=True)
+    packed_attention.packed_attention = partial(packed_attention.packed_attention, interpret=True)
     weights.SCANNED = ("cpu",)
 
 

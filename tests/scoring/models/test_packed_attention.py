@@ -1,5 +1,7 @@
 """The kernel for TPUs, interpreted: against float64, and in scoring."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -86,11 +88,8 @@ def test_the_engine_scores_alike(family, tmp_path, monkeypatch):
     texts = [SHOTS + query for query in queries(5)]
     expected = CausalLM(checkpoint).score(texts, UP_TO_SEVEN_TOKENS).log_probs
     monkeypatch.setattr(programs, "attention_kind", lambda *_: "packed")
-    monkeypatch.setattr(programs, "packed_attention", interpreted)
+    interpreted = partial(packed_attention.packed_attention, interpret=True)
+    monkeypatch.setattr(packed_attention, "packed_attention", interpreted)
     monkeypatch.setattr(forward, "PREFIX_CHUNK", 128)  # a prefix in chunks, each over those before
     got = CausalLM(checkpoint).score(texts, UP_TO_SEVEN_TOKENS).log_probs
     np.testing.assert_allclose(got, expected, atol=2e-5)
-
-
-def interpreted(*arrays, **options):
-    return packed_attention.packed_attention(*arrays, **options, interpret=True)
