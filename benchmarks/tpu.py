@@ -29,7 +29,7 @@ from flax import nnx
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.methods.fitting import compare
 from batch_calibration.scoring import dual_encoder
 from batch_calibration.scoring.engine import forward, programs, sharding
@@ -388,7 +388,10 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ |= ENVIRONMENT
     failed = []
     print(f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|", sep="\n", flush=True)
+    for name in chosen.networks.split(","):
+        refuse_unknown("network", name, names)
     for chip_name in chosen.chips.split(","):
+        refuse_unknown("chip", chip_name, CHIPS)
         chip = CHIPS[chip_name]
         devices = topologies.get_topology_desc(platform="tpu", topology_name=chip.topology).devices
         text = MESHES[chip_name] if chosen.mesh is None else chosen.mesh

@@ -60,6 +60,8 @@ def test_scanned_layers_compile_and_need_no_more_memory():
     [
         (("--mesh=data:3",), "sizes with the product 4"),
         (("--mesh=rows:4",), "axes as data:4,model:2"),
+        (("--networks=GPT2",), "GPT2"),
+        (("--chips=v9",), "v9"),
         (("--prefix=8000000", "--programs=60 after"), "failed: GPT-2, v5e data:4"),
     ],
 )
