@@ -168,7 +168,7 @@ def _refuse_unanswered(
     scorer: ApiScorer, rows: Sequence[Prompt], labels: Sequence[str], path: Path
 ) -> None:
     """Raises an error for rows of other files without stored answers; these cannot be scored."""
-    if rows and (requests := scorer.estimate(_texts(rows), _forms(labels)).requests):
+    if rows and (requests := scorer.estimate(_texts(rows), forms_of(labels)).requests):
         expected = f"stored answers to its {len(rows):,} rows that are not in the file of prompts"
         remedy = "choose another --output, or move this file"
         raise InputError.at(path, expected, f"none for {requests:,} requests", remedy)
@@ -181,35 +181,41 @@ def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
     if Path(args.output).suffix != ".csv":
         expected, got = "a .csv file for the scores", repr(args.output)
         raise InputError.at("--output", expected, got, "use --output=scores.csv")
-    labels = list(options.split_names(args.labels))
+    return Path(args.files[0]), Path(args.output), split_labels(args.labels)
+
+
+def split_labels(text: str) -> list[str]:
+    """Splits the names of the labels; raises if there are fewer than two, or one is repeated."""
+    labels = list(options.split_names(text))
     if len(set(labels)) < max(2, len(labels)):
-        expected, got = "two or more different labels", repr(args.labels)
+        expected, got = "two or more different labels", repr(text)
         raise InputError.at("--labels", expected, got, "use --labels=yes,no")
-    return Path(args.files[0]), Path(args.output), labels
+    return labels
 
 
 def _texts(prompts: Sequence[Prompt]) -> list[str]:
     return [prompt.text for prompt in prompts]
 
 
-def _forms(labels: Sequence[str]) -> list[str]:
+def forms_of(labels: Sequence[str]) -> list[str]:
     """Returns the labels with a leading space, as they follow the prompt."""
     return [f" {label}" for label in labels]
 
 
 def _say_cost(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]) -> None:
-    estimate = scorer.estimate(_texts(prompts), _forms(labels))
+    estimate = scorer.estimate(_texts(prompts), forms_of(labels))
     dollars = estimate.tokens / 1e6 * scorer.settings.price  # the price is for a million tokens
     cost = estimate._replace(dollars=dollars, interrupted=scorer.count_interrupted())
-    per_prompt = scorer.requests_per_row(_forms(labels))
+    per_prompt = scorer.requests_per_row(forms_of(labels))
     requests = f"{len(prompts):,} prompts x {per_prompt} request{'s' * (per_prompt > 1)}"
-    print(f"{scorer.settings.server} will be asked {requests}: {cost}", flush=True)
+    where = scorer.settings.server or "No server"
+    print(f"{where} will be asked {requests}: {cost}", flush=True)
 
 
 def _score(scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]) -> Scores:
     """Scores each prompt; the cells are empty if the server rejects the prompt."""
     with Waiting("asking", len(prompts)) as waiting:
-        answer = scorer.score(_texts(prompts), _forms(labels), progress=waiting.move)
+        answer = scorer.score(_texts(prompts), forms_of(labels), progress=waiting.move)
     has_scores = ~np.isnan(answer.log_probs).all(axis=1)
     is_filled = has_scores[:, None] & (False if answer.is_filled is None else answer.is_filled)
     is_filled = np.broadcast_to(is_filled, answer.log_probs.shape)

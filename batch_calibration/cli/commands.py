@@ -16,6 +16,7 @@ from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.correcting import advise_contexts, correct_contexts, read_contexts
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting, show_progress
+from batch_calibration.cli.requesting import bring_answers
 from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext, temper
 from batch_calibration.cli.thresholds import choose_cut_offs
 from batch_calibration.diagnosis import Advice, save_advice
@@ -279,6 +280,7 @@ def _range(args: Namespace, output_stream: TextIO) -> None:
 
 
 RUN = {
+    "answers": bring_answers,
     "ask": ask_server,
     "calibrate": calibrate_files,
     "diagnose": diagnose_files,

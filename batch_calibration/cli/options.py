@@ -83,6 +83,7 @@ ON_FILES = {
     "threshold": "choose a cut-off on a label's probability, for a precision, recall or cost",
     "report": "write an HTML page with each prompt's preference and all tables and figures",
     "ask": "ask an API for the label scores of a file of prompts; no study, no probes",
+    "answers": "bring an engine's files of answers into a workdir, and score its contexts",
     "label": "choose rows to label, and write them to a table with an empty column",
     "judge": "measure a pairwise judge's position bias, and win rates without the bias",
 }
@@ -92,10 +93,11 @@ READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend", "threshold",
 """Commands on files to which --workdir=DIR is the same as DIR."""
 CORRECTING, COMPARING = "calibrate diagnose threshold", "compare report"
 SHOWING, JSON = "calibrate diagnose", "compare diagnose recommend threshold"
-NO_SCORES = "ask judge"
+NO_SCORES = "answers ask judge"
 """Commands on files that hold no scores."""
 ON_STUDIES = {
     "score": "ask a model for label scores, context by context, and keep them in a workdir",
+    "requests": "write the requests of a study, or of files of prompts, to files for any engine",
     "sweep": "score with several workers: processes, Slurm jobs, or Ray tasks",
     "show": "show the model's prompts, where their labels begin, and the cost of scoring",
     "status": "show the progress of the runs on a workdir: done, running, failed and left",
@@ -135,6 +137,8 @@ report 'logs/**/samples_*.jsonl' --output=report.html
 report --workdir=W
 ask prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --dry-run
 ask prompts.csv --labels=no,yes --model=NAME --output=scores.csv --key_variable=KEY
+answers W output.jsonl error.jsonl
+answers W 'answers/*.parquet'
 judge pairs.jsonl --output=win_rates.csv
 judge annotations.json --dry-run
 lm-eval --tasks=boolq,mmlu_anatomy -- --model hf --model_args pretrained=MODEL
@@ -216,7 +220,7 @@ WRITING = (
     Flag("all", "", "show all methods, and why others are left out", of="compare"),
     Flag("json", "", "print a line of JSON for each context", of=JSON),
     Flag("quiet", "", "print no notes and no progress, only errors"),
-    DRY_RUN._replace(of=NO_SCORES),
+    DRY_RUN._replace(of="ask judge"),
     Flag("workdir", "DIR", "keep score tables in a workdir", of="convert"),
 )
 # Flags of `ask`, about its prompts.
@@ -234,6 +238,15 @@ def _of_table(table: Mapping[str, tuple[type, str]]) -> list[Flag]:
 
 
 OF_STUDIES: dict[str, Sequence[Flag]] = {
+    "requests": (
+        Flag("form", "{openai,vllm,ray,sglang}", "the engine that reads the files", "openai"),
+        Flag("shard-size", "N", "maximum number of requests in a file", 50_000, int),
+        Flag("again", "", "write refused requests and those with useless answers, too"),
+        Flag("prompts", "A,B", "files of complete prompts, in place of a study"),
+        *ASKING[2:],
+        Flag("labels", "A,B", "the answers to score, with --prompts"),
+        DRY_RUN,
+    ),
     "score": (DRY_RUN, *_of_table(machine.FLAGS)),
     "sweep": (
         Flag("launcher", "TEXT", launchers.HELP, "local"),

@@ -299,6 +299,12 @@ def _show(args: Namespace) -> None:
         preview.show_cost(contexts, settings, budget)
 
 
+def _requests(args: Namespace) -> None:
+    from batch_calibration.cli.requesting import write_requests
+
+    write_requests(args)
+
+
 def _status(args: Namespace) -> None:
     """Prints the progress of runs, with a line for each context that is running or failed."""
     from batch_calibration.studies.scoring import plan_name
@@ -341,6 +347,7 @@ RUN: dict[str, Callable[[Namespace], None]] = {
     "figures": _figures,
     "merge": _merge,
     "report": lambda args: make_report(args.workdir),
+    "requests": _requests,
     "score": _score,
     "show": _show,
     "status": _status,

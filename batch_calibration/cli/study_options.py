@@ -14,7 +14,8 @@ from batch_calibration.settings import Settings, Study, Value, combinations, gat
 
 SCORING = ("", "data", "prompt", "model", "api")
 """Parts of the settings that affect the scores."""
-PARTS = {"score": SCORING, "sweep": SCORING, "show": SCORING, "calibrate": ("calibration",)}
+PARTS: dict[str, tuple[str, ...]] = {"calibrate": ("calibration",)}
+PARTS |= dict.fromkeys(("score", "requests", "sweep", "show"), SCORING)
 """Command -> the parts of the settings with its flags."""
 EXAMPLE = "configs/mini.py"
 

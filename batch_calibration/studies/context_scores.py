@@ -110,7 +110,9 @@ def name_of(context: RenderedContext) -> str:
     settings = context.context
     options = settings.get("options")
     varied = options.items() if isinstance(options, dict) else ()
-    names = [f"{settings['task']}, seed {settings['seed']}, {settings['shots']} shots"]
+    names = [str(settings["task"])]
+    if "shots" in settings:  # else the prompts are a user's own
+        names.append(f"seed {settings['seed']}, {settings['shots']} shots")
     return ", ".join([*names, *(f"{key} {option}" for key, option in varied if key != "over_long")])
 
 

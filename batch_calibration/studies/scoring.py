@@ -152,7 +152,7 @@ def run_scoring(
     if run:
         run.end(scored, seconds)
     if queue.failed:
-        raise InputError(_describe_failures(queue.failed, contexts))
+        raise InputError(describe_failures(queue.failed, contexts))
     ids = tuple(context.id for context in contexts)
     return ScoringReport(ids, total.rows, scored, seconds, tuple(scorer.notes))
 
@@ -194,7 +194,7 @@ def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
     return f"{digest(model)}-{digest([*map(asdict, cells)])}"
 
 
-def _describe_failures(failed: Mapping[str, str], contexts: Sequence[Context]) -> str:
+def describe_failures(failed: Mapping[str, str], contexts: Sequence[Context]) -> str:
     """Describes the contexts that cannot be scored, and lists each reason once."""
     reasons = list(dict.fromkeys(failed.values()))
     few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")

@@ -3,7 +3,8 @@
 import hashlib
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,14 @@ class Request(NamedTuple):
 
     path: str  # relative to the server's address, such as "completions"
     body: dict[str, Json]  # the JSON to send
+
+
+class Brought(NamedTuple):
+    """An answer to a request that somebody else sent, or the reason for a final refusal."""
+
+    id: bytes  # the id of the request, from `request_id`
+    answer: str = ""  # the JSON of the answer
+    reason: str = ""
 
 
 class Answers:
@@ -46,17 +55,23 @@ class Answers:
         self.path = path
         self.damaged: set[bytes] = set()  # hashes of requests with unreadable answers
         self._rows: sqlite3.Connection | None = None
+        self._is_open = False
 
     @contextmanager
     def opened(self) -> Iterator["Answers"]:
         """Opens the answers for reading and writing."""
+        if self._is_open:  # by a caller, who closes it
+            yield self
+            return
         try:
             self._rows = self._rows or self._connect()  # Answers in memory stay open.
+            self._is_open = True
             yield self
         except sqlite3.Error as error:
             remedy = "make room, or move the file away, and all is asked again"
             raise InputError.at(self.path, "answers to read and write", error, remedy) from error
         finally:
+            self._is_open = False
             if self._rows:
                 with suppress(sqlite3.Error), self._rows as transaction:
                     transaction.rollback()
@@ -76,7 +91,7 @@ class Answers:
 
     def get(self, server: str, request: Request) -> Json:
         """Returns the answer to a request; None without an answer, or if it is damaged."""
-        request_hash = _hash(server, request)
+        request_hash = request_id(server, request)
         query = "SELECT answer FROM answers WHERE asked = ?"
         row = self._open_rows.execute(query, (request_hash,)).fetchone()
         try:
@@ -87,7 +102,7 @@ class Answers:
 
     def start(self, server: str, request: Request) -> bool:
         """Marks a request as in progress; returns False if it is in progress already."""
-        request_hash = _hash(server, request)
+        request_hash = request_id(server, request)
         with self._open_rows as transaction:
             # The lock comes before the read, because two runs may read at the same time.
             transaction.execute("BEGIN IMMEDIATE")
@@ -101,7 +116,7 @@ class Answers:
 
     def keep(self, server: str, request: Request, answer: str) -> None:
         """Stores the text of an answer."""
-        request_hash = _hash(server, request)
+        request_hash = request_id(server, request)
         with self._open_rows as transaction:
             # Another run may have stored an answer to the same request.
             row = (request_hash, _pack(request_hash, answer))
@@ -111,25 +126,94 @@ class Answers:
     def refusal(self, server: str, request: Request) -> str | None:
         """Returns the reason for a final refusal of a request, or None."""
         query = "SELECT reason FROM refused WHERE asked = ?"
-        row = self._open_rows.execute(query, (_hash(server, request),)).fetchone()
+        row = self._open_rows.execute(query, (request_id(server, request),)).fetchone()
         return str(row[0]) if row else None
 
     def refuse(self, server: str, request: Request, reason: str) -> None:
         """Stores the reason for a refusal, so that the request is not sent again."""
         with self._open_rows as transaction:
-            row = (_hash(server, request), reason)
+            row = (request_id(server, request), reason)
             transaction.execute("INSERT OR REPLACE INTO refused VALUES (?, ?)", row)
             transaction.execute("DELETE FROM started WHERE asked = ?", row[:1])
 
     def ask_again(self, server: str, request: Request) -> None:
         """Deletes a refusal."""
         with self._open_rows as transaction:
-            transaction.execute("DELETE FROM refused WHERE asked = ?", (_hash(server, request),))
+            transaction.execute(
+                "DELETE FROM refused WHERE asked = ?", (request_id(server, request),)
+            )
 
     def give_up(self, server: str, request: Request) -> None:
         """Marks a request as no longer in progress, because it failed."""
         with self._open_rows as transaction:
-            transaction.execute("DELETE FROM started WHERE asked = ?", (_hash(server, request),))
+            transaction.execute(
+                "DELETE FROM started WHERE asked = ?", (request_id(server, request),)
+            )
+
+    def forget_expected(self) -> None:
+        """Deletes the list of expected requests."""
+        with self._open_rows as transaction:
+            transaction.execute("DELETE FROM expected")
+
+    def expect(self, ids: Iterable[bytes]) -> list[bool]:
+        """Adds ids to the list of expected requests; returns whether each of them is new."""
+        query = "INSERT OR IGNORE INTO expected VALUES (?)"
+        with self._open_rows as transaction:
+            return [transaction.execute(query, (request,)).rowcount > 0 for request in ids]
+
+    def keep_brought(self, brought: Iterable[Brought]) -> Counter[str]:
+        """Stores answers and refusals in one transaction; the order of the answers is irrelevant.
+
+        Of two different answers to one request the longer one is stored, or else the last one by
+        alphabet: a useless answer is short.
+
+        Returns:
+            The number of answers that are new, repeated, different from a stored one, refused, and
+            unknown because no expected request has their id.
+        """
+        counts = Counter[str]()
+        with self._open_rows as transaction:
+            for request, answer, reason in brought:
+                query = "SELECT 1 FROM expected WHERE asked = ?"
+                if not transaction.execute(query, (request,)).fetchone():
+                    counts["unknown"] += 1
+                    continue
+                query = "SELECT answer FROM answers WHERE asked = ?"
+                row = transaction.execute(query, (request,)).fetchone()
+                if reason:
+                    counts["refused"] += 1
+                    query = "INSERT OR IGNORE INTO refused VALUES (?, ?)"
+                    if not row:
+                        transaction.execute(query, (request, reason))
+                    continue
+                earlier = ""
+                with suppress(ValueError, TypeError, zlib.error):  # a damaged one is replaced
+                    earlier = _unpack(request, row[0]) if row else ""
+                kind = "repeated" if earlier == answer else "different" if earlier else "new"
+                counts[kind] += 1
+                if (len(answer), answer) > (len(earlier), earlier):
+                    query = "INSERT OR REPLACE INTO answers VALUES (?, ?)"
+                    transaction.execute(query, (request, _pack(request, answer)))
+                transaction.execute("DELETE FROM refused WHERE asked = ?", (request,))
+        return counts
+
+    def count_expected(self) -> tuple[int, int, int]:
+        """Counts the expected requests: those with an answer, the refused ones, and all."""
+        counts = []
+        for test in (
+            "IN (SELECT asked FROM answers)",
+            "IN (SELECT asked FROM refused)",
+            "NOT NULL",
+        ):
+            query = f"SELECT count(*) FROM expected WHERE asked {test}"
+            counts.append(int(self._open_rows.execute(query).fetchone()[0]))
+        answered, refused, total = counts
+        return answered, refused, total
+
+    def forget_refusals(self) -> None:
+        """Deletes all refusals, so that the requests are sent again."""
+        with self._open_rows as transaction:
+            transaction.execute("DELETE FROM refused")
 
     def count_interrupted(self) -> int:
         """Counts the requests without an answer that were in progress when their run stopped."""
@@ -155,10 +239,13 @@ class Answers:
         rows.execute("CREATE TABLE IF NOT EXISTS answers (asked BLOB PRIMARY KEY, answer BLOB)")
         rows.execute("CREATE TABLE IF NOT EXISTS started (asked BLOB PRIMARY KEY, process TEXT)")
         rows.execute("CREATE TABLE IF NOT EXISTS refused (asked BLOB PRIMARY KEY, reason TEXT)")
+        # The requests that `expect` lists; answers from files to other requests are refused.
+        rows.execute("CREATE TABLE IF NOT EXISTS expected (asked BLOB PRIMARY KEY) WITHOUT ROWID")
         return rows
 
 
-def _hash(server: str, request: Request) -> bytes:
+def request_id(server: str, request: Request) -> bytes:
+    """Hashes the address of a server and a request to 32 bytes, its id in files of requests."""
     # The canonical form makes the order of keys irrelevant.
     return hashlib.sha256(canonical([server, request.path, request.body]).encode()).digest()
 

@@ -489,6 +489,39 @@ async def ask_all(
     return Failures(failures, stopped, refused)
 
 
+def read_stored(
+    requests: Iterator[tuple[T, Request]],
+    server: Server,
+    answers: Answers,
+    receive: Callable[[T, Json], None],
+) -> Failures[T]:
+    """Receives the stored answer to each request, as `ask_all` does, and sends nothing.
+
+    A useless answer costs only its own request if at most `MOST_USELESS` of the answers are
+    useless.
+    """
+    refused, useless = list[tuple[T, str]](), list[tuple[T, str]]()
+    answered = lacking = 0
+    for name, request in requests:
+        answer = answers.get(server.address, request)
+        if answer is not None:
+            try:
+                receive(name, server.hide_key(answer))
+                answered += 1
+            except InputError as error:
+                useless.append((name, str(error)))
+        elif reason := answers.refusal(server.address, request):
+            refused.append((name, reason))
+        else:
+            lacking += 1
+    unread = [why for _, why in useless]
+    if len(useless) <= MOST_USELESS * answered:
+        refused, unread = [*refused, *useless], []
+    left = f"It is not among the stored answers; give {spell('server')} to ask for it, or bring it "
+    left += "by batch-calibration requests and answers."
+    return Failures([*unread, *[left] * lacking], stopped=False, refused=refused)
+
+
 def refuse_unanswered(sentences: Sequence[str], stopped: bool, requests: int) -> None:
     """Raises if requests have no answer, with their number and the first reason."""
     if sentences:

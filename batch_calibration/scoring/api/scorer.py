@@ -14,10 +14,9 @@ from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, count_at, value_at
 from batch_calibration.responses import servers, top_k
-from batch_calibration.scores import canonical
 from batch_calibration.scoring import Identity, Inputs, LabelScores, LabelTexts, Refused
 from batch_calibration.scoring.api import client
-from batch_calibration.scoring.api.answers import Answers, Request
+from batch_calibration.scoring.api.answers import Answers, Request, request_id
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.server import Server
 from batch_calibration.scoring.engine import label_texts
@@ -49,6 +48,22 @@ class RequestKey(NamedTuple):
     row: int
     number: int
     question: Question
+
+
+class PlannedRequest(NamedTuple):
+    """A request of a plan.
+
+    Attributes:
+        id: its id, from `request_id`.
+        request: the request.
+        tokens: estimated number of tokens that it sends.
+        is_answered: whether an answer or a refusal is stored.
+    """
+
+    id: bytes
+    request: Request
+    tokens: int
+    is_answered: bool
 
 
 Receive = Callable[[RequestKey, Json], None]  # receives the answer to a request
@@ -88,7 +103,11 @@ class ApiScorer(label_texts.LabelScorer):
         self.settings = settings
         self.model = model
         self.notify: Callable[[str], None] | None = None  # receives a sentence on each long wait
-        self._server = Server.from_environment(settings.server, settings.key_variable)
+        # Without a server, or if a caller sets it, only stored answers are read.
+        self.is_offline = not settings.server
+        self._server = Server("")
+        if settings.server:
+            self._server = Server.from_environment(settings.server, settings.key_variable)
         self._protocol = PROTOCOLS[settings.api_scores]
         if self._protocol.sends_ids and tokenizer is None:
             raise InputError(
@@ -145,12 +164,21 @@ class ApiScorer(label_texts.LabelScorer):
             rows_done += len(answers[key.row]) == per_row  # The last request completes a row.
             asked.progress(rows_done)
 
+        requests = self._requests(texts, forms)
         with self.answers.opened():
-            failures = client.run_coroutine(self._ask(self._requests(texts, forms), receive))
+            if self.is_offline:
+                failures = client.read_stored(requests, self._server, self.answers, receive)
+            else:
+                failures = client.run_coroutine(self._ask(requests, receive))
         refused = {key.row: why for key, why in failures.refused}
         rows_left = [row for row in range(len(texts)) if row not in refused]
         unanswered = failures.sentences + ([] if rows_left else [*refused.values()])
-        client.refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
+        count = len(texts) * per_row
+        if self.is_offline and unanswered:  # Other contexts may have all their answers.
+            raise InputError(
+                f"{len(unanswered):,} of {count:,} requests have no answer. {unanswered[0]}"
+            )
+        client.refuse_unanswered(unanswered, failures.stopped, count)
         self._notes.damaged |= self.answers.damaged
         if refused:
             self._notes.add(np.empty((0, 0)), sentences=[note_refused(refused, texts)])
@@ -206,30 +234,50 @@ class ApiScorer(label_texts.LabelScorer):
         Requests with an answer are counted separately. Identical requests, such as for prompts in
         two blocks, count once.
         """
+        unanswered = answered = tokens = 0
+        for request in self.plan_requests(inputs, labels):
+            answered += request.is_answered
+            unanswered += not request.is_answered
+            tokens += request.tokens * (not request.is_answered)
+        return client.ApiCost(unanswered, tokens, answered)
+
+    def plan_requests(
+        self, inputs: Inputs, labels: LabelTexts, *, again: bool = False
+    ) -> Iterator[PlannedRequest]:
+        """Yields each request of `score` once, in the order of the inputs.
+
+        Args:
+            inputs: the texts.
+            labels: the labels.
+            again: whether requests with a refusal or with a useless answer count as unanswered.
+        """
         texts, (forms, _) = self._texts(inputs), label_texts.flatten(labels)
         self._refuse_one_first_word(forms, labels)
-        unanswered = answered = tokens = 0
-        seen: set[int] = set()
+        seen: set[bytes] = set()
+        # The tokens of a label after the prompt, if each label has its own request.
+        label_tokens = [0]
+        if self.requests_per_row(forms) > 1:
+            label_tokens = count_tokens(forms, self._tokenizer)
+        counts = count_tokens(texts, self._tokenizer)
         with self.answers.opened():
-            # The tokens of a label after the prompt, if each label has its own request.
-            label_tokens = [0]
-            if self.requests_per_row(forms) > 1:
-                label_tokens = count_tokens(forms, self._tokenizer)
-            counts = count_tokens(texts, self._tokenizer)
             for key, request in self._requests(texts, forms):
-                # Only the hash is kept, because the texts would fill the memory.
-                content = hash(canonical([request.path, request.body]))
-                if content in seen:
-                    continue
-                seen.add(content)
-                asked = self._server.address, request
-                earlier = self.answers.get(*asked)
-                if earlier is not None or self.answers.refusal(*asked) is not None:
-                    answered += 1
-                else:
-                    unanswered += 1
-                    tokens += counts[key.row] + label_tokens[key.number]
-        return client.ApiCost(unanswered, tokens, answered)
+                name = request_id(self._server.address, request)
+                if name not in seen:
+                    seen.add(name)
+                    tokens = counts[key.row] + label_tokens[key.number]
+                    is_answered = self._is_answered(key, request, again=again)
+                    yield PlannedRequest(name, request, tokens, is_answered)
+
+    def _is_answered(self, key: RequestKey, request: Request, *, again: bool) -> bool:
+        answer = self.answers.get(self._server.address, request)
+        if answer is None:
+            return not again and self.answers.refusal(self._server.address, request) is not None
+        if again:
+            try:
+                self._protocol.read(answer, key.question, key.number)
+            except InputError:
+                return False
+        return True
 
     def count_interrupted(self) -> int:
         """Counts requests that earlier runs had in progress when they stopped."""

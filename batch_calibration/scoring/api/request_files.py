@@ -1,0 +1,191 @@
+"""Files of requests for engines that read files, and the answers that they write.
+
+Each request has an id, `custom_id`: a hash of everything in it. The answer with this id therefore
+belongs to exactly this request, in any order and in any file.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from batch_calibration.errors import shown
+from batch_calibration.files import Json, object_at, parse_json, text_at, value_at, write_whole
+from batch_calibration.files.rows import arrow_errors, need_pyarrow, parquet_rows, readable
+from batch_calibration.scores import canonical
+from batch_calibration.scoring.api.answers import Brought, Request
+from batch_calibration.scoring.api.client import REFUSING_STATUSES, error_message, error_status
+from batch_calibration.scoring.api.scorer import PlannedRequest
+from batch_calibration.settings import ApiScores
+
+MAX_BYTES = 100_000_000  # bytes of requests in a file; OpenAI accepts 200 MB
+KIND = "a file of answers"
+OF_SERVER = ("model", "messages", "prompt")
+"""Members of a request that Ray takes apart from the sampling parameters."""
+
+
+class RequestForm(NamedTuple):
+    """The form in which an engine reads requests.
+
+    Attributes:
+        api_scores: protocols that the engine supports; the first is the default.
+        ending: suffix of its files.
+        write: maps the requests of a file to its content.
+        next_step: the user's next step, with FILE and MODEL as placeholders.
+    """
+
+    api_scores: tuple[ApiScores, ...]
+    ending: str
+    write: Callable[[list[PlannedRequest]], bytes]
+    next_step: str
+
+
+def _write_lines(requests: list[PlannedRequest]) -> bytes:
+    """Writes lines of OpenAI's batch format."""
+    lines = []
+    for request in requests:
+        line = {"custom_id": request.id.hex(), "method": "POST", "url": _url(request.request)}
+        lines.append(json.dumps({**line, "body": request.request.body}) + "\n")
+    return "".join(lines).encode()
+
+
+def _url(request: Request) -> str:
+    return f"/v1/{request.path}"
+
+
+def _write_parquet(requests: list[PlannedRequest]) -> bytes:
+    """Writes a Parquet file with the columns of Ray Data LLM: prompts and sampling parameters."""
+    need_pyarrow("the form ray")
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = list[dict[str, Json]]()
+    for request in requests:
+        body = request.request.body
+        sampling = {name: body[name] for name in body if name not in OF_SERVER}
+        if top := sampling.pop("top_logprobs", 0):  # of a chat; vLLM itself has one number
+            sampling["logprobs"] = top
+        prompt = {name: body[name] for name in OF_SERVER[1:] if name in body}
+        rows.append({"custom_id": request.id.hex(), **prompt, "sampling_params": sampling})
+    sink = pa.BufferOutputStream()
+    with arrow_errors(Path("requests")):
+        parquet.write_table(pa.Table.from_pylist(rows), sink)
+    return bytes(sink.getvalue())
+
+
+FORMS: Mapping[str, RequestForm] = {
+    "openai": RequestForm(
+        ("chat", "top_k", "echo"), ".jsonl", _write_lines,
+        "upload it as a batch, such as by examples/batch_api.py, and download its results",
+    ),
+    "vllm": RequestForm(
+        ("chat",), ".jsonl", _write_lines,
+        "vllm run-batch -i FILE -o answers.jsonl --model MODEL --max-logprobs 20",
+    ),
+    "ray": RequestForm(
+        ("chat", "top_k", "prompt_logprobs"), ".parquet", _write_parquet,
+        "python examples/ray_scoring.py FILE answers MODEL",
+    ),
+    "sglang": RequestForm(
+        ("score",), ".jsonl", _write_lines,
+        "send each body to SERVER/v1/score, and write its custom_id and the answer as a line",
+    ),
+}  # fmt: skip
+"""Name of an engine -> the form of its requests."""
+
+
+ENDINGS = (".jsonl", ".gz", ".parquet")
+"""Suffixes of files of answers."""
+
+
+def write_files(
+    requests: Iterable[PlannedRequest], folder: Path, form: RequestForm, shard_size: int
+) -> list[Path]:
+    """Writes requests to numbered files, which replace those of an earlier plan.
+
+    In a file, prompts with a common beginning are adjacent, so that an engine can reuse its states.
+
+    Args:
+        requests: the requests.
+        folder: folder of the files.
+        form: the form of the files.
+        shard_size: maximum number of requests in a file; it has at most `MAX_BYTES`, too.
+    """
+    paths, shard, size = list[Path](), list[PlannedRequest](), 0
+
+    def flush() -> None:
+        # The canonical form sorts by settings, which are equal, and then by prompt.
+        shard.sort(key=lambda planned: canonical(planned.request.body))
+        paths.append(folder / f"requests-{len(paths):05}{form.ending}")
+        write_whole(paths[-1], form.write(shard))
+        shard.clear()
+
+    for request in requests:
+        length = len(canonical(request.request.body))
+        if shard and (len(shard) == shard_size or size + length > MAX_BYTES):
+            flush()
+            size = 0
+        shard.append(request)
+        size += length
+    if shard:
+        flush()
+    for ending in {form.ending for form in FORMS.values()}:
+        for path in set(folder.glob(f"requests-*{ending}")).difference(paths):
+            path.unlink()
+    return paths
+
+
+class Unusable(NamedTuple):
+    """A line of a file that settles no request: its kind, and the reason."""
+
+    kind: str
+    reason: str
+
+
+def read_answers(path: Path) -> Iterator[Brought | Unusable]:
+    """Yields the answer of each line or row of a file, one at a time.
+
+    Lines follow OpenAI's batch format; a Parquet file has the columns of its members. An answer
+    stands under `response.body`, as JSON in a text under `answer`, or in the row itself.
+    """
+    if path.suffix == ".parquet":
+        for _, row in parquet_rows(path):
+            yield _read(row)
+        return
+    opener = gzip.open if path.suffix == ".gz" else open
+    with readable(path, KIND), opener(path, "rb") as lines:
+        for line in filter(bytes.strip, lines):
+            try:
+                document = parse_json(line.decode("utf-8-sig"), unique_keys=True)
+            except ValueError as error:
+                yield Unusable("truncated", f"no JSON ({error})")
+                continue
+            yield _read(document)
+
+
+def _read(row: Json) -> Brought | Unusable:
+    try:
+        request = bytes.fromhex(text_at(row, "custom_id"))
+    except ValueError:
+        request = b""
+    if not request:
+        return Unusable("unknown", f"custom_id is {shown(value_at(row, 'custom_id'))}")
+    response = object_at(row, "response")
+    status = value_at(response, "status_code") or 200
+    body: Json = object_at(response, "body") or ({} if "status_code" in response else response)
+    if not body and "response" not in row:  # type: ignore[operator]
+        body = {name: member for name, member in object_at(row).items() if name != "custom_id"}
+        if answer := text_at(row, "answer"):
+            body = parse_json(answer)
+        elif "logprobs" in body and "choices" not in body:  # a row of vLLM's own library
+            body = {**body, "outputs": [{"logprobs": body["logprobs"]}]}
+    if status == 200:
+        status = error_status(body)
+    error = object_at(row).get("error")
+    if status or error or not body:
+        reason = f"status {status or 'unknown'}: {error_message(error or body or 'no answer')}"
+        if status in REFUSING_STATUSES:
+            return Brought(request, reason=reason)
+        return Unusable("failed", reason)
+    return Brought(request, json.dumps(body))
