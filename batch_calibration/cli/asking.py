@@ -121,8 +121,7 @@ def ask_server(args: Namespace) -> None:
     # A dry run does not create the file of answers.
     kept = answers if answers.exists() or not args.dry_run else None
     scorer = ApiScorer(settings, args.model, answers=kept)
-    if settings.api_scores != "chat" and any(read_messages(prompt.text) for prompt in prompts):
-        raise InputError.at("--api_scores", "chat, because some prompts are lists of messages")
+    refuse_messages(prompts, settings.api_scores)
     scorer.notify = lambda sentence: summaries.say_notes([sentence])
     _say_cost(scorer, prompts, labels)
     facts = args.model, settings.api_scores, settings.server
@@ -191,6 +190,12 @@ def split_labels(text: str) -> list[str]:
         expected, got = "two or more different labels", repr(text)
         raise InputError.at("--labels", expected, got, "use --labels=yes,no")
     return labels
+
+
+def refuse_messages(prompts: Sequence[Prompt], api_scores: str) -> None:
+    """Raises an error if a prompt is a list of messages and the protocol takes only texts."""
+    if api_scores != "chat" and any(read_messages(prompt.text) for prompt in prompts):
+        raise InputError.at("--api_scores", "chat, because some prompts are lists of messages")
 
 
 def _texts(prompts: Sequence[Prompt]) -> list[str]:

@@ -1,16 +1,17 @@
 """The commands `requests` and `answers`: scores from any engine that reads and writes files."""
 
+import glob
 import json
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from batch_calibration.cli import study_options, summaries
-from batch_calibration.cli.asking import forms_of, read_prompts, split_labels
-from batch_calibration.cli.inputs import expand
+from batch_calibration.cli.asking import forms_of, read_prompts, refuse_messages, split_labels
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.files import Json, object_at, parse_json, temporary_folder, write_whole
@@ -20,12 +21,11 @@ from batch_calibration.scoring.api.answers import Brought
 from batch_calibration.scoring.api.client import MOST_USELESS, ApiCost
 from batch_calibration.scoring.api.request_files import FORMS, Unusable
 from batch_calibration.scoring.api.scorer import ApiScorer, PlannedRequest
-from batch_calibration.scoring.inputs import joined
 from batch_calibration.scoring.prompts.rendered import RenderedBlock, RenderedContext, text_digest
 from batch_calibration.scoring.table import SCORERS
 from batch_calibration.settings import Settings
 from batch_calibration.studies import Store
-from batch_calibration.studies.context_scores import Context, plan, score_context
+from batch_calibration.studies.context_scores import Context, missing, plan, score_context
 from batch_calibration.studies.loading import load_token_budget, open_model
 from batch_calibration.studies.scoring import describe_failures, render_contexts
 
@@ -39,19 +39,37 @@ OF_STUDY = ("", "data", "prompt")
 
 
 class RequestPlan(NamedTuple):
-    """The contexts to score by files of requests and answers, with their scorer and store."""
+    """The contexts to score by files of requests and answers.
 
-    contexts: list[Context]
+    Attributes:
+        render: renders the contexts, one at a time for files of prompts.
+        scorer: makes the requests, and reads the answers.
+        store: holds the score tables.
+    """
+
+    render: Callable[[], Iterable[RenderedContext]]
     scorer: ApiScorer
     store: Store
 
+    def contexts(self) -> Iterator[Context]:
+        """Yields each context with the blocks that are not scored yet."""
+        for context in self.render():
+            yield from plan([context], self.scorer, self.scorer.model, self.store)
+
     def requests(self, *, again: bool = False) -> Iterator[PlannedRequest]:
-        """Yields the requests of all blocks that are not scored yet; see `plan_requests`."""
-        for context in self.contexts:
-            inputs = [context.rendered.blocks[name].inputs for name in context.missing]
-            if inputs:
-                labels = context.rendered.label_texts
-                yield from self.scorer.plan_requests(joined(inputs), labels, again=again)
+        """Yields the requests of all blocks; those of scored blocks count as answered.
+
+        With `again`, refusals, useless answers and blocks with rows without scores do not count.
+        """
+        for context in self.contexts():
+            labels, blocks = context.rendered.label_texts, context.rendered.blocks
+            stored = self.store.get(context.description)
+            lacking = missing(context.rendered, stored, with_unreadable=again)
+            for name in sorted(blocks, key=lambda name: name not in lacking):
+                is_scored = name not in lacking
+                requests = self.scorer.plan_requests(blocks[name].inputs, labels, again=again)
+                for request in requests:
+                    yield request._replace(is_answered=is_scored or request.is_answered)
 
 
 def write_requests(args: Namespace) -> None:
@@ -67,7 +85,7 @@ def _write_requests(args: Namespace) -> None:
     folder = Path(args.workdir) / REQUESTS
     texts = study_options.given_keys(args, study_options.SCORING)
     if not (texts or args.config or args.prompts) and (folder / PLAN).exists():
-        args = _read_plan(folder / PLAN, again=args.again, dry_run=args.dry_run)
+        args = _read_plan(folder.parent, again=args.again, dry_run=args.dry_run)
     refuse_unknown("form", args.form, list(FORMS), where="--form")
     form = FORMS[args.form]
     args.api_scores = args.api_scores or form.api_scores[0]
@@ -83,9 +101,8 @@ def _write_requests(args: Namespace) -> None:
         requests = planned.requests(again=args.again)
         while batch := list(islice(requests, AT_ONCE)):
             ids = [request.id for request in batch]
-            # Contexts may share requests. A dry run lists them in memory.
-            is_new = [name not in seen for name in ids] if args.dry_run else answers.expect(ids)
-            seen.update(ids if args.dry_run else ())
+            # Contexts may share requests. A dry run lists the ids in memory.
+            is_new = _add_new(seen, ids) if args.dry_run else answers.expect(ids)
             for request, is_first in zip(batch, is_new, strict=True):
                 counts["answered"] += is_first and request.is_answered
                 if is_first and not request.is_answered:
@@ -112,6 +129,15 @@ def _write_requests(args: Namespace) -> None:
     print(f"then: batch-calibration answers {args.workdir}{' ANSWERS ...' * bool(paths)}")
 
 
+def _add_new(seen: set[bytes], ids: Iterable[bytes]) -> list[bool]:
+    """Adds ids to a set; returns whether each of them is new."""
+    sizes = [len(seen)]
+    for name in ids:
+        seen.add(name)
+        sizes.append(len(seen))
+    return [later > earlier for earlier, later in pairwise(sizes)]
+
+
 def bring_answers(args: Namespace) -> None:
     """Stores the answers of files, scores each context that has all its answers, and counts.
 
@@ -119,8 +145,11 @@ def bring_answers(args: Namespace) -> None:
         InputError: Some contexts lack answers; raised after all others are scored.
     """
     workdir, *files = args.files
-    planned = make_plan(_read_plan(Path(workdir) / REQUESTS / PLAN))
-    paths = sorted({path for file in files for path in _expand_answers(file)})
+    args = _read_plan(Path(workdir))
+    for file in args.plugin:
+        study_options.load_module(file, "plugin")
+    planned = make_plan(args)
+    paths = sorted({*chain.from_iterable(map(_expand, files))})
     counts, reasons, answers = Counter[str](), dict[str, str](), planned.scorer.answers
     with answers.opened(), Waiting("reading answers") as waiting:
         for path in paths:
@@ -143,31 +172,37 @@ def bring_answers(args: Namespace) -> None:
     print(f"{counts.total():,} lines of {len(paths):,} files: {', '.join(kinds) or 'no answer'}")
     for kind, reason in reasons.items():
         summaries.print_filled(f"the first {kind} line: {reason}")
-    missing = total - answered - refused
-    print(f"{total:,} requests: {answered:,} answered, {refused:,} refused, {missing:,} missing")
-    if missing:
+    unsettled = total - answered - refused
+    print(f"{total:,} requests: {answered:,} answered, {refused:,} refused, {unsettled:,} missing")
+    if unsettled:
         print(f"ask for them again: batch-calibration requests --workdir={workdir}")
-    failed = _score_contexts(planned)
+    names, failed = _score_contexts(planned)
     stored = planned.store.workdir / "scores"
-    complete = len(planned.contexts) - len(failed)
-    print(f"{complete:,} of {len(planned.contexts):,} contexts have scores: {stored}")
+    print(f"{len(names) - len(failed):,} of {len(names):,} contexts have scores: {stored}")
     if failed:
-        raise InputError(describe_failures(failed, planned.contexts))
+        raise InputError(describe_failures(failed, names))
     print(f"next: batch-calibration calibrate --workdir={workdir}")
 
 
-def _score_contexts(planned: RequestPlan) -> dict[str, str]:
-    """Scores the contexts with all their answers; maps the ids of the others to a reason."""
-    failed = dict[str, str]()
-    with Waiting("scoring", len(planned.contexts)) as waiting:
-        for number, context in enumerate(planned.contexts, 1):
+def _score_contexts(planned: RequestPlan) -> tuple[dict[str, str], dict[str, str]]:
+    """Scores the contexts that have all their answers.
+
+    Returns:
+        The name of each context by its id, and the reasons of those without scores.
+    """
+    names, failed, notes = dict[str, str](), dict[str, str](), dict[str, None]()
+    with Waiting("scoring contexts") as waiting:
+        for context in planned.contexts():
+            names[context.id] = context.planned.name
             try:
-                score_context(context, planned.scorer, planned.store)
-                summaries.say_notes(planned.scorer.notes)
+                # Rows that had no score may have an answer now.
+                score_context(context, planned.scorer, planned.store, with_unreadable=True)
+                notes |= dict.fromkeys(planned.scorer.notes)
             except InputError as error:
                 failed[context.id] = str(error)
-            waiting.move(number)
-    return failed
+            waiting.move(len(names))
+    summaries.say_notes(notes)
+    return names, failed
 
 
 def make_plan(args: Namespace) -> RequestPlan:
@@ -175,9 +210,12 @@ def make_plan(args: Namespace) -> RequestPlan:
     workdir = Path(args.workdir)
     store = Store(workdir, create=True)
     args.scorer = args.scorer or "api"
+    files = None
+    render: Callable[[], Iterable[RenderedContext]] = partial(_prompt_contexts, args)
     if args.prompts:
-        settings, rendered = _prompt_contexts(args)
-        files = None
+        split_labels(args.labels)  # A mistake is reported before any file is read.
+        settings = _prompt_settings(args)
+        files = open_model(settings)  # the tokenizer
     else:
         for name in OF_PROMPTS:
             if getattr(args, name):
@@ -185,64 +223,62 @@ def make_plan(args: Namespace) -> RequestPlan:
         ((settings, cells),) = study_options.chosen_studies(args)
         files = open_model(settings)
         budget = load_token_budget(settings, files) if files else None
-        notify = summaries.say_notes
-        rendered = render_contexts(
-            settings, cells, notify=lambda note: notify([note]), files=files, budget=budget
-        )
+        notes = list[str]()
+        rendered = render_contexts(settings, cells, notify=notes.append, files=files, budget=budget)
+        summaries.say_notes(notes)
+        render = partial(iter, rendered)
     scorer = cast("ApiScorer", SCORERS["api"].load(settings, files, workdir))
     scorer.is_offline = True
-    return RequestPlan(plan(rendered, scorer, settings.model.model, store), scorer, store)
+    return RequestPlan(render, scorer, store)
 
 
-def _prompt_contexts(args: Namespace) -> tuple[Settings, list[RenderedContext]]:
-    """Reads files of prompts; each is a context."""
+def _prompt_settings(args: Namespace) -> Settings:
+    """Returns the settings of the model and the requests, for files of prompts."""
     if args.config or study_options.given_keys(args, OF_STUDY):
         expected = "no settings of a study with it, because prompts are complete"
         raise InputError.at("--prompts", expected, remedy="leave out --prompts, or these settings")
     texts = study_options.given_keys(args, ("model", "api"))
     given = {name: study_options.read_value(name, text) for name, text in texts.items()}
-    labels, rendered = split_labels(args.labels), list[RenderedContext]()
-    for path in _expand_prompts(args.prompts):
+    return Settings.of(**given)
+
+
+def _prompt_contexts(args: Namespace) -> Iterator[RenderedContext]:
+    """Reads files of prompts one at a time; each is a context."""
+    labels = split_labels(args.labels)
+    forms = tuple((form,) for form in forms_of(labels))
+    for path in chain.from_iterable(map(_expand, args.prompts.split(","))):
         prompts, gold_name = read_prompts(path, args.prompt, args.ids, args.gold)
+        refuse_messages(prompts, args.api_scores)
         gold = [-1] * len(prompts)
         if gold_name:
             cells = [prompt.gold for prompt in prompts]
             gold = gold_indices(f"{path}, {gold_name}", cells, labels).tolist()
         inputs = [prompt.text for prompt in prompts]
-        spec: dict[str, Json] = {"texts": text_digest(inputs)}
-        block = RenderedBlock(inputs, gold, [prompt.id for prompt in prompts], spec)
-        context: dict[str, Json] = {
-            "task": path.stem,
-            "labels": list(labels),
-            "prompts": spec["texts"],
-        }
-        forms = tuple((form,) for form in forms_of(labels))
-        rendered.append(RenderedContext(context, tuple(labels), forms, {"test": block}))
-    return Settings.of(**given), rendered
+        # Files with the same name in different folders are different contexts.
+        digest: dict[str, Json] = {"texts": text_digest(inputs)}
+        block = RenderedBlock(inputs, gold, [prompt.id for prompt in prompts], digest)
+        context: dict[str, Json] = {"task": path.stem, "labels": list(labels), **digest}
+        yield RenderedContext(context, tuple(labels), forms, {"test": block})
 
 
-def _expand_prompts(names: str) -> list[Path]:
-    """Returns the files of a comma-separated list of files and globs."""
-    return [*chain.from_iterable(map(expand, names.split(",")))]
-
-
-def _expand_answers(name: str) -> list[Path]:
-    """Returns the files of answers that an argument names: a file, a glob, or a folder's files."""
+def _expand(name: str) -> list[Path]:
+    """Returns the files that an argument names: a file, the matches of a glob, a folder's files."""
     if Path(name).is_dir():
-        files = [path for path in Path(name).rglob("*") if path.suffix in request_files.ENDINGS]
-        return files
-    return expand(name)
+        endings = request_files.ENDINGS
+        return sorted(path for path in Path(name).rglob("*") if path.suffix in endings)
+    return [Path(match) for match in sorted(glob.glob(name))] or [Path(name)]
 
 
 def _write_plan(path: Path, args: Namespace) -> None:
     facts = {name: value for name, value in vars(args).items() if name not in ("again", "dry_run")}
-    write_whole(path, json.dumps({**facts, "folder": str(Path.cwd())}, indent=1).encode())
+    write_whole(path, json.dumps(facts, indent=1).encode())
 
 
-def _read_plan(path: Path, *, again: bool = False, dry_run: bool = False) -> Namespace:
+def _read_plan(workdir: Path, *, again: bool = False, dry_run: bool = False) -> Namespace:
     """Reads the flags of the command that wrote the requests of a workdir."""
+    path = workdir / REQUESTS / PLAN
     if not path.exists():
-        remedy = "batch-calibration requests --workdir=DIR writes them"
-        raise InputError.at(path.parent.parent, "a workdir with requests", "none", remedy)
-    facts = parse_json(path.read_text())
-    return Namespace(**object_at(facts), again=again, dry_run=dry_run)
+        remedy = f"write them by batch-calibration requests --workdir={workdir}"
+        raise InputError.at(workdir, "a workdir with requests", "none", remedy)
+    facts = object_at(parse_json(path.read_text())) | {"workdir": str(workdir)}
+    return Namespace(**facts, again=again, dry_run=dry_run)

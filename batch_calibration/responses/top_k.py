@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from statistics import mode
 from typing import NamedTuple
@@ -29,6 +29,11 @@ def byte_alphabet() -> dict[str, int]:
     return byte_of
 
 
+MAX_CACHED = 1 << 16
+"""Maximum number of tokens with a cached text: rows of one model repeat the same tokens."""
+
+
+@lru_cache(MAX_CACHED)
 def plain_text(token: str) -> str:
     """Returns a token's text, decoded from the letters of a byte-level vocabulary, with spaces.
 
@@ -106,7 +111,7 @@ def scores_of_top_k(
         raise InputError.at(where, "at least one row of tokens", "none")
     all_numbers = list(chain.from_iterable(row.values() for row in rows))
     filler = find_lowest(np.array(all_numbers, np.float64)).filler
-    returned = [_returned_tokens(row, f"{where}, row {i}", filler) for i, row in enumerate(rows)]
+    returned = [check_tokens(row, f"{where}, row {i}", filler) for i, row in enumerate(rows)]
     scores = np.full((len(returned), len(labels)), -np.inf)  # [n, k], nats
     taken: dict[str, dict[str, None]] = {name: {} for name in labels}
     unclear: dict[int, InputError] = {}
@@ -236,9 +241,16 @@ def _match_beginning(
     )
 
 
-def _returned_tokens(row: LogProbs, where: str, filler: float) -> dict[str, float]:
-    """Returns the tokens of a row with log-probabilities; raises if the row is invalid."""
+def check_tokens(row: LogProbs, where: str, filler: float | None = None) -> dict[str, float]:
+    """Returns the tokens of a row with log-probabilities; raises if the row is invalid.
+
+    Args:
+        row: the tokens.
+        where: name of the row in messages.
+        filler: the number that marks tokens without a log-probability; None finds it in the row.
+    """
     log_probs = np.array(list(row.values()), np.float64)
+    filler = find_lowest(log_probs).filler if filler is None else filler
     is_absent = find_missing(log_probs, filler)
     returned = {}
     for token, log_prob, gone in zip(row, log_probs, is_absent, strict=True):
@@ -290,6 +302,7 @@ def _named_tokens(tokens: Forms, labels: Sequence[str], where: str) -> dict[str,
     return named
 
 
+@lru_cache(MAX_CACHED)
 def _bare(text: str) -> str:
     """Removes the spaces around a token, in the notation of any tokenizer."""
     return plain_text(text).strip() or text

@@ -132,12 +132,17 @@ def model_name(model: str) -> str:
     return "-".join(name for name in path.parts[-2:] if name != "/")
 
 
-def missing(context: RenderedContext, stored: ScoreTable | None) -> list[str]:
-    """Returns the names of the blocks that the stored table lacks or holds with other inputs."""
+def missing(
+    context: RenderedContext, stored: ScoreTable | None, *, with_unreadable: bool = False
+) -> list[str]:
+    """Returns the names of the blocks that the stored table lacks or holds with other inputs.
+
+    With `with_unreadable`, blocks that lack the scores of some inputs are among them.
+    """
     names = []
     for name, block in context.blocks.items():
         spec = dict(stored.blocks[name].spec) if stored and name in stored.blocks else None
-        if spec is not None:
+        if spec is not None and not with_unreadable:
             spec.pop(UNREADABLE, None)  # an outcome of scoring, not a property of the inputs
         if spec != block.spec:
             names.append(name)
@@ -159,6 +164,8 @@ def score_context(
     store: Store,
     claim: Claim | None = None,
     progress: Callable[[int], None] | None = None,
+    *,
+    with_unreadable: bool = False,
 ) -> int:
     """Scores the blocks of a context that are not stored yet, and stores the table.
 
@@ -173,6 +180,7 @@ def score_context(
         store: holds the score tables.
         claim: keeps other workers from this context.
         progress: called with the number of finished rows.
+        with_unreadable: whether blocks are scored again that lack the scores of some inputs.
 
     Returns:
         The number of rows that the model was asked about.
@@ -190,7 +198,8 @@ def score_context(
     stored = store.get(description) if is_first else None
     # Checked again under the claim, because another worker may have finished blocks since planning.
     # Only the first process reads the store, but all processes must score the same blocks.
-    names = sharding.agree(list(context.blocks), missing(context, stored))
+    lacking = missing(context, stored, with_unreadable=with_unreadable)
+    names = sharding.agree(list(context.blocks), lacking)
     plans = {}
     for name, block in context.blocks.items():
         plans[name] = BlockPlan(name, digest(block.spec), block.size)

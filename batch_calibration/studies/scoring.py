@@ -152,7 +152,8 @@ def run_scoring(
     if run:
         run.end(scored, seconds)
     if queue.failed:
-        raise InputError(describe_failures(queue.failed, contexts))
+        names = {context.id: context.planned.name for context in contexts}
+        raise InputError(describe_failures(queue.failed, names))
     ids = tuple(context.id for context in contexts)
     return ScoringReport(ids, total.rows, scored, seconds, tuple(scorer.notes))
 
@@ -194,16 +195,21 @@ def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
     return f"{digest(model)}-{digest([*map(asdict, cells)])}"
 
 
-def describe_failures(failed: Mapping[str, str], contexts: Sequence[Context]) -> str:
-    """Describes the contexts that cannot be scored, and lists each reason once."""
+def describe_failures(failed: Mapping[str, str], names: Mapping[str, str]) -> str:
+    """Describes the contexts that cannot be scored, and lists each reason once.
+
+    Args:
+        failed: id of a context -> the reason.
+        names: id of each context of the run -> its name.
+    """
     reasons = list(dict.fromkeys(failed.values()))
     few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")
-    if len(contexts) == 1:
+    if len(names) == 1:
         return few
-    names = [context.planned.name for context in contexts if context.id in failed]
-    named = "; ".join(names[:3]) + ("; ..." if len(names) > 3 else "")
-    hint = "the other scores are stored; reason: " if len(failed) < len(contexts) else ""
-    return f"{len(failed)} of {len(contexts)} contexts cannot be scored ({named}); {hint}{few}"
+    failed_names = [name for id_, name in names.items() if id_ in failed]
+    named = "; ".join(failed_names[:3]) + ("; ..." if len(failed_names) > 3 else "")
+    hint = "the other scores are stored; reason: " if len(failed) < len(names) else ""
+    return f"{len(failed)} of {len(names)} contexts cannot be scored ({named}); {hint}{few}"
 
 
 def begin_run(

@@ -19,7 +19,7 @@ from batch_calibration.errors import InputError, shown, spell
 from batch_calibration.files import Json, object_at, parse_json, value_at
 from batch_calibration.responses import servers
 from batch_calibration.responses.answers import choose_places
-from batch_calibration.responses.top_k import byte_alphabet, scores_of_top_k
+from batch_calibration.responses.top_k import byte_alphabet, check_tokens
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.settings import ApiScores
 
@@ -169,7 +169,7 @@ def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
     (place,), _notes = choose_places([found.tokens], [WHERE], names)
     log_probs = response_format.tokens_at(found, place, WHERE)
     # The whole list is checked before the answer is stored.
-    scores_of_top_k([log_probs], (), where=WHERE)
+    check_tokens(log_probs, f"{WHERE}, row 0")
     return log_probs
 
 
