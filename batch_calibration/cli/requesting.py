@@ -3,10 +3,10 @@
 import glob
 import json
 from argparse import Namespace
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -17,7 +17,7 @@ from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.files import Json, object_at, parse_json, temporary_folder, write_whole
 from batch_calibration.importers.gold import gold_indices
 from batch_calibration.scoring.api import request_files
-from batch_calibration.scoring.api.answers import Brought
+from batch_calibration.scoring.api.answers import Answers, Brought
 from batch_calibration.scoring.api.client import MOST_USELESS, ApiCost
 from batch_calibration.scoring.api.request_files import FORMS, Unusable
 from batch_calibration.scoring.api.scorer import ApiScorer, PlannedRequest
@@ -32,6 +32,13 @@ from batch_calibration.studies.scoring import describe_failures, render_contexts
 REQUESTS, PLAN = "requests", "plan.json"
 """The folder of a workdir with the files of requests, and the file in it with the flags."""
 AT_ONCE = 10_000  # ids or answers that are stored in one transaction
+NEXT = {
+    "openai": "upload it as a batch, as examples/batch_api.py does, and download its results",
+    "vllm": "vllm run-batch -i FILE -o answers.jsonl --model MODEL --max-logprobs 20",
+    "ray": "python examples/ray_scoring.py FILE answers MODEL",
+    "sglang": "send each body to SERVER/v1/score, and add its custom_id to the answer",
+}
+"""Form of requests -> the user's next step."""
 OF_PROMPTS = ("prompts", "labels", "prompt", "ids", "gold")
 """Flags for files of prompts, which replace the settings of a study."""
 OF_STUDY = ("", "data", "prompt")
@@ -95,14 +102,14 @@ def _write_requests(args: Namespace) -> None:
     if args.shard_size < 1:
         raise InputError.at("--shard-size", "1 request or more", args.shard_size)
     planned = make_plan(args)
-    answers, counts, seen = planned.scorer.answers, Counter[str](), set[bytes]()
+    answers, counts = planned.scorer.answers, Counter[str]()
+    # Contexts may share requests. A dry run lists their ids in memory.
+    expected = Answers(None) if args.dry_run else answers
 
     def unanswered() -> Iterator[PlannedRequest]:
         requests = planned.requests(again=args.again)
         while batch := list(islice(requests, AT_ONCE)):
-            ids = [request.id for request in batch]
-            # Contexts may share requests. A dry run lists the ids in memory.
-            is_new = _add_new(seen, ids) if args.dry_run else answers.expect(ids)
+            is_new = expected.expect([request.id for request in batch])
             for request, is_first in zip(batch, is_new, strict=True):
                 counts["answered"] += is_first and request.is_answered
                 if is_first and not request.is_answered:
@@ -110,12 +117,12 @@ def _write_requests(args: Namespace) -> None:
                     counts["tokens"] += request.tokens
                     yield request
 
-    if args.dry_run:
-        for _ in unanswered():
-            pass
-    else:
-        with answers.opened():
-            answers.forget_expected()
+    with expected.opened():
+        expected.forget_expected()
+        if args.dry_run:
+            paths = list[Path]()
+            deque(unanswered(), maxlen=0)
+        else:
             paths = request_files.write_files(unanswered(), folder, form, args.shard_size)
     dollars = counts["tokens"] / 1e6 * planned.scorer.settings.price
     print(ApiCost(counts["requests"], counts["tokens"], counts["answered"], dollars))
@@ -124,18 +131,9 @@ def _write_requests(args: Namespace) -> None:
     print(f"{len(paths):,} files of requests: {folder}")
     _write_plan(folder / PLAN, args)
     if paths:
-        line = form.next_step.replace("FILE", str(paths[0])).replace("MODEL", args.model or "")
+        line = NEXT[args.form].replace("FILE", str(paths[0])).replace("MODEL", args.model or "")
         print(f"for each file: {line}")
     print(f"then: batch-calibration answers {args.workdir}{' ANSWERS ...' * bool(paths)}")
-
-
-def _add_new(seen: set[bytes], ids: Iterable[bytes]) -> list[bool]:
-    """Adds ids to a set; returns whether each of them is new."""
-    sizes = [len(seen)]
-    for name in ids:
-        seen.add(name)
-        sizes.append(len(seen))
-    return [later > earlier for earlier, later in pairwise(sizes)]
 
 
 def bring_answers(args: Namespace) -> None:

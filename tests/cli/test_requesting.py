@@ -289,4 +289,4 @@ def test_a_score_without_a_server_names_both_roads(tmp_path, capsys):
     with pytest.raises(SystemExit):
         cli.run(["score", *STUDY, "--scorer=api", "--api_scores=chat", f"--workdir={tmp_path}"])
     error = capsys.readouterr().err
-    assert "give --server to ask for it, or bring it by batch-calibration requests" in error
+    assert "give --server to ask for them, or run batch-calibration requests to write" in error

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from batch_calibration.errors import InputError, answering, extra, spell
+from batch_calibration.errors import InputError, answering, extra, spell, step
 from batch_calibration.files import Json, RepeatedKey, parse_json, value_at
 from batch_calibration.scoring import NoAnswer, Refused
 from batch_calibration.scoring.api.answers import Answers, Request
@@ -517,8 +517,8 @@ def read_stored(
     unread = [why for _, why in useless]
     if len(useless) <= MOST_USELESS * answered:
         refused, unread = [*refused, *useless], []
-    left = f"It is not among the stored answers; give {spell('server')} to ask for it, or bring it "
-    left += "by batch-calibration requests and answers."
+    left = f"They are not among the stored answers: give {spell('server')} to ask for them, or "
+    left += f"{step('requests')} to write them to files."
     return Failures([*unread, *[left] * lacking], stopped=False, refused=refused)
 
 

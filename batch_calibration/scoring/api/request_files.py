@@ -32,13 +32,11 @@ class RequestForm(NamedTuple):
         api_scores: protocols that the engine supports; the first is the default.
         ending: suffix of its files.
         write: maps the requests of a file to its content.
-        next_step: the user's next step, with FILE and MODEL as placeholders.
     """
 
     api_scores: tuple[ApiScores, ...]
     ending: str
     write: Callable[[list[PlannedRequest]], bytes]
-    next_step: str
 
 
 def _write_lines(requests: list[PlannedRequest]) -> bytes:
@@ -75,23 +73,11 @@ def _write_parquet(requests: list[PlannedRequest]) -> bytes:
 
 
 FORMS: Mapping[str, RequestForm] = {
-    "openai": RequestForm(
-        ("chat", "top_k", "echo"), ".jsonl", _write_lines,
-        "upload it as a batch, such as by examples/batch_api.py, and download its results",
-    ),
-    "vllm": RequestForm(
-        ("chat",), ".jsonl", _write_lines,
-        "vllm run-batch -i FILE -o answers.jsonl --model MODEL --max-logprobs 20",
-    ),
-    "ray": RequestForm(
-        ("chat", "top_k", "prompt_logprobs"), ".parquet", _write_parquet,
-        "python examples/ray_scoring.py FILE answers MODEL",
-    ),
-    "sglang": RequestForm(
-        ("score",), ".jsonl", _write_lines,
-        "send each body to SERVER/v1/score, and write its custom_id and the answer as a line",
-    ),
-}  # fmt: skip
+    "openai": RequestForm(("chat", "top_k", "echo"), ".jsonl", _write_lines),
+    "vllm": RequestForm(("chat",), ".jsonl", _write_lines),
+    "ray": RequestForm(("chat", "top_k", "prompt_logprobs"), ".parquet", _write_parquet),
+    "sglang": RequestForm(("score",), ".jsonl", _write_lines),
+}
 """Name of an engine -> the form of its requests."""
 
 

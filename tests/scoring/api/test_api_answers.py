@@ -88,7 +88,7 @@ def test_the_key_of_a_variable_is_sent_without_spaces(monkeypatch):
 
 
 def test_an_address_is_checked_and_holds_no_key(refuses):
-    wrong = ["", "127.0.0.1:8000", "ftp://a/v1", "http://"]
+    wrong = ["127.0.0.1:8000", "ftp://a/v1", "http://"]
     wrong += [f"http://{host}/v1" for host in ("a:b", "a b", "a\n")]
     for server in wrong:
         error = refuses(scorer, server)
