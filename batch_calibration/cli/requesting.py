@@ -97,8 +97,8 @@ def _write_requests(args: Namespace) -> None:
     form = FORMS[args.form]
     args.api_scores = args.api_scores or form.api_scores[0]
     if args.api_scores not in form.api_scores:
-        expected = f"{' or '.join(form.api_scores)}, for --form={args.form}"
-        raise InputError.at("--api_scores", expected, args.api_scores)
+        fitting = f"{' or '.join(form.api_scores)}, for --form={args.form}"
+        raise InputError.at("--api_scores", fitting, args.api_scores)
     if args.shard_size < 1:
         raise InputError.at("--shard-size", "1 request or more", args.shard_size)
     planned = make_plan(args)

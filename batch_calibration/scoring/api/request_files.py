@@ -7,11 +7,12 @@ belongs to exactly this request, in any order and in any file.
 import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import shown
-from batch_calibration.files import Json, object_at, parse_json, text_at, value_at, write_whole
+from batch_calibration.files import Json, count_at, object_at, parse_json, text_at, value_at, write_whole
 from batch_calibration.files.rows import arrow_errors, need_pyarrow, parquet_rows, readable
 from batch_calibration.scores import canonical
 from batch_calibration.scoring.api.answers import Brought, Request
@@ -98,22 +99,22 @@ def write_files(
         form: the form of the files.
         shard_size: maximum number of requests in a file; it has at most `MAX_BYTES`, too.
     """
-    paths, shard, size = list[Path](), list[PlannedRequest](), 0
+    paths, shard, size = list[Path](), list[tuple[str, PlannedRequest]](), 0
 
     def flush() -> None:
-        # The canonical form sorts by settings, which are equal, and then by prompt.
-        shard.sort(key=lambda planned: canonical(planned.request.body))
+        shard.sort(key=itemgetter(0))
         paths.append(folder / f"requests-{len(paths):05}{form.ending}")
-        write_whole(paths[-1], form.write(shard))
+        write_whole(paths[-1], form.write([request for _, request in shard]))
         shard.clear()
 
     for request in requests:
-        length = len(canonical(request.request.body))
-        if shard and (len(shard) == shard_size or size + length > MAX_BYTES):
+        # This form begins with the settings, which are equal, and goes on with the prompt.
+        text = canonical(request.request.body)
+        if shard and (len(shard) == shard_size or size + len(text) > MAX_BYTES):
             flush()
             size = 0
-        shard.append(request)
-        size += length
+        shard.append((text, request))
+        size += len(text)
     if shard:
         flush()
     for ending in {form.ending for form in FORMS.values()}:
@@ -143,11 +144,9 @@ def read_answers(path: Path) -> Iterator[Brought | Unusable]:
     with readable(path, KIND), opener(path, "rb") as lines:
         for line in filter(bytes.strip, lines):
             try:
-                document = parse_json(line.decode("utf-8-sig"), unique_keys=True)
+                yield _read(parse_json(line.decode("utf-8-sig"), unique_keys=True))
             except ValueError as error:
                 yield Unusable("truncated", f"no JSON ({error})")
-                continue
-            yield _read(document)
 
 
 def _read(row: Json) -> Brought | Unusable:
@@ -158,20 +157,18 @@ def _read(row: Json) -> Brought | Unusable:
     if not request:
         return Unusable("unknown", f"custom_id is {shown(value_at(row, 'custom_id'))}")
     response = object_at(row, "response")
-    status = value_at(response, "status_code") or 200
+    status = count_at(response, "status_code") or 200
     body: Json = object_at(response, "body") or ({} if "status_code" in response else response)
-    if not body and "response" not in row:  # type: ignore[operator]
+    if not body and "response" not in object_at(row):
         body = {name: member for name, member in object_at(row).items() if name != "custom_id"}
         if answer := text_at(row, "answer"):
             body = parse_json(answer)
         elif "logprobs" in body and "choices" not in body:  # a row of vLLM's own library
             body = {**body, "outputs": [{"logprobs": body["logprobs"]}]}
-    if status == 200:
-        status = error_status(body)
     error = object_at(row).get("error")
+    status = error_status(body) if status == 200 else status
     if status or error or not body:
         reason = f"status {status or 'unknown'}: {error_message(error or body or 'no answer')}"
-        if status in REFUSING_STATUSES:
-            return Brought(request, reason=reason)
-        return Unusable("failed", reason)
-    return Brought(request, json.dumps(body))
+        is_refused = status in REFUSING_STATUSES
+        return Brought(request, reason=reason) if is_refused else Unusable("failed", reason)
+    return Brought(request, json.dumps(body, default=str))
