@@ -231,8 +231,9 @@ def _read_entries(entries: Sequence[object]) -> Answer:
     tokens, lists = [], []
     for entry in entries:
         tokens.append(text_at(entry, "content") or text_at(entry, "token"))
-        top = list_at(entry, "top_logprobs")
-        lists.append([(value_at(token, "token"), value_at(token, "logprob")) for token in top])
+        # A million answers have twenty million of these members.
+        top = [token if isinstance(token, dict) else {} for token in list_at(entry, "top_logprobs")]
+        lists.append([(token.get("token"), token.get("logprob")) for token in top])
     return Answer("", tokens, lists)
 
 

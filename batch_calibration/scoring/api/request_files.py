@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import shown
-from batch_calibration.files import Json, count_at, object_at, parse_json, text_at, value_at, write_whole
+from batch_calibration.files import (
+    Json,
+    count_at,
+    object_at,
+    parse_json,
+    text_at,
+    value_at,
+    write_whole,
+)
 from batch_calibration.files.rows import arrow_errors, need_pyarrow, parquet_rows, readable
 from batch_calibration.scores import canonical
 from batch_calibration.scoring.api.answers import Brought, Request
