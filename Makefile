@@ -141,7 +141,7 @@ $(REFERENCE)/.installed: pyproject.toml constraints/package.txt constraints/refe
 	test -x $(REFERENCE)/bin/python || $(PYTHON) -m venv $(REFERENCE)
 	$(REFERENCE)/bin/python $(PIP) "$$(grep '^torch==' constraints/reference.txt)"
 	$(REFERENCE)/bin/python $(PIP) --constraint constraints/reference.txt \
-		--editable '.[test]' transformers 'lm-eval[hf]'
+		--editable '.[test]' transformers 'lm-eval[hf]' dspy skorch
 	touch $@
 
 # llama.cpp is compiled here, in minutes: without what reads images, for any CPU, quickly.
