@@ -12,7 +12,7 @@ from batch_calibration.cli import options, study_options, summaries
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.files import Json, write_csv, write_whole
-from batch_calibration.files.rows import json_rows
+from batch_calibration.files.rows import json_rows, parquet_rows
 from batch_calibration.importers.gold import gold_indices
 from batch_calibration.importers.text_files import read_rows
 from batch_calibration.scoring.api.protocols import read_messages
@@ -75,7 +75,7 @@ class Output(NamedTuple):
         """
         if not self.path.exists():
             return []
-        names, rows = _read_rows(self.path)
+        names, rows = read_table(self.path)
         expected = {*ASKED, *self.labels, *filter(None, [self.gold])}
         differing = sorted(expected.symmetric_difference(names) - {FILLED})
         for name, fact in zip(ASKED[2:], self.facts, strict=True):
@@ -254,7 +254,7 @@ def join_rows(
 
 
 def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Prompt], str]:
-    """Reads the prompts of a CSV, TSV or JSON Lines file.
+    """Reads the prompts of a CSV, TSV, JSON Lines or Parquet file.
 
     Args:
         path: The file.
@@ -268,7 +268,7 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     Raises:
         InputError: The file or a column is missing, a prompt is empty, or an id is repeated.
     """
-    names, rows = _read_rows(path)
+    names, rows = read_table(path)
     if not rows:
         raise InputError.at(path, "a row for each prompt", "none")
     for column in filter(None, (prompt, ids, gold)):
@@ -295,11 +295,12 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     return prompts, gold
 
 
-def _read_rows(path: Path) -> tuple[list[str], list[dict[str, Json]]]:
+def read_table(path: Path) -> tuple[list[str], list[dict[str, Json]]]:
     """Returns the names of a file's columns, and its rows."""
-    if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
+    is_parquet = path.suffix.lower() in (".parquet", ".pq")
+    if is_parquet or path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
         rows, empty = [], dict[str, Json]()  # `empty` has the names of all rows, in order
-        for _, document in json_rows(path):
+        for _, document in (parquet_rows if is_parquet else json_rows)(path):
             rows.append(document)
             empty |= dict.fromkeys(document, "")
         return list(empty), [empty | row for row in rows]
