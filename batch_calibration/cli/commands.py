@@ -14,12 +14,7 @@ import numpy as np
 from batch_calibration.cli import correcting, inputs, labeling, options, output, prior, summaries
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.classifying import classify
-from batch_calibration.cli.correcting import (
-    advise_contexts,
-    correct_contexts,
-    follow_advice,
-    read_contexts,
-)
+from batch_calibration.cli.correcting import advise_contexts, correct_contexts, read_contexts
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting, show_progress
 from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext, temper
@@ -109,7 +104,7 @@ def recommend_files(args: Namespace) -> None:
         if not args.output.endswith(".csv"):
             return
     with Waiting("correcting"):
-        followed = [*map(follow_advice, tables, advised)]
+        followed = [*map(correcting.follow_advice, tables, advised)]
     if not args.json:
         summaries.show_advice(followed, sys.stdout, inputs.typed_source(args))
     _write_lines(args, followed)

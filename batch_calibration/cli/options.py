@@ -243,6 +243,7 @@ CLASSIFYING = (
     Flag("demonstrations", "FILE", "labeled rows to show, or COLUMN or COLUMN=VALUE of theirs"),
     Flag("prior", "SHARES", SHARES),
 )
+SERVER = Flag("server", "URL", "ask this server, with the other flags of ask", None)
 KEPT = ("chat", "system", "over_long", "dtype", "batch_size")
 """Keys of prompts and models that are flags of `classify`, too."""
 
@@ -533,11 +534,10 @@ def _add_file_flags(parser: Parser, command: str) -> None:
         groups["server; api_scores is chat here by default"] = of_server
     elif command == "classify":
         groups["texts and labels"] = CLASSIFYING
-        of_model = {flag.name: flag for flag in flags_of_keys(("prompt", "model"))}
-        groups["model"] = map(of_model.__getitem__, KEPT)
-        server = Flag("server", "URL", "ask this server, with the other flags of ask", None)
-        others = (flag._replace(help=argparse.SUPPRESS) for flag in flags_of_keys(("api",))[1:])
-        groups["server; api_scores is chat here by default"] = [server, *others]
+        of_model = flags_of_keys(("prompt", "model"))
+        groups["model"] = [flag for flag in of_model if flag.name in KEPT]
+        _, *of_server = (flag._replace(help=argparse.SUPPRESS) for flag in flags_of_keys(("api",)))
+        groups["server; api_scores is chat here by default"] = [SERVER, *of_server]
     elif command not in NO_SCORES.split():
         groups["contents of the files"] = READING
         if command not in ("convert", "ensemble", "label"):
