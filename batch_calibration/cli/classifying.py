@@ -138,9 +138,9 @@ def read_source(path: Path, gold: str, labels: Sequence[str]) -> Source:
         gold: the column of right labels; "" for a usual name of one that holds only labels.
         labels: the labels.
     """
-    if path.suffix.lower() not in ENDINGS:
-        expected = f"a file that ends in {', '.join(ENDINGS)}"
-        raise InputError.at(path, expected, remedy="write one, with a line of column names")
+    if not path.is_file() or path.suffix.lower() not in ENDINGS:
+        expected, got = f"a file that ends in {', '.join(ENDINGS)}", "none" * (not path.is_file())
+        raise InputError.at(path, expected, got, "write one, with a line of column names")
     names, rows = read_table(path)
     source = Source(path, names, rows, [-1] * len(rows))
     usual = filter(names.__contains__, () if gold else GOLD)
