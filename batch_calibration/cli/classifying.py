@@ -13,9 +13,8 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from batch_calibration import scores
 from batch_calibration.cli import guard, machine, options, output, prior, studies, summaries
-from batch_calibration.cli.asking import DEFAULT_WAY, GOLD, read_ids, read_table
+from batch_calibration.cli.asking import DEFAULT_WAY, read_ids, read_table
 from batch_calibration.cli.correcting import advise_contexts, follow_advice
 from batch_calibration.cli.study_options import given_keys, read_value
 from batch_calibration.errors import InputError, refuse_unknown, shown
@@ -23,7 +22,7 @@ from batch_calibration.files import Json, remove, temporary_folder, write_whole
 from batch_calibration.files.rows import first_repeated
 from batch_calibration.importers.cells import text_of, texts_of
 from batch_calibration.importers.gold import gold_indices, index_order, list_indices
-from batch_calibration.scores import ScoreTable, digest, make_block
+from batch_calibration.scores import ScoreTable, digest, load, make_block
 from batch_calibration.scoring.prompts.template import FIELD, fields_of
 from batch_calibration.settings import Settings, Study
 from batch_calibration.studies.scoring import render_contexts
@@ -78,10 +77,8 @@ def classify(args: Namespace) -> None:
     written = "--output=-" if args.output == "-" else args.output
     output.check_output(written, output.ENDINGS[:-1])
     labels = _read_labels(args.labels)
-    if len(args.files) != 1:
-        raise InputError.at("classify", "one file of texts", len(args.files))
-    source = read_source(Path(args.files[0]), args.gold, [*labels])
-    examples, shown_rows, rows = _choose_demonstrations(args, source, [*labels])
+    source = read_source(Path(args.files[0]), args.gold, labels)
+    examples, shown_rows, rows = _choose_demonstrations(args, source, labels)
     if args.gold:
         refuse_unknown("column", args.gold, source.names + examples.names, where="--gold")
     ids = read_ids(source.path, source.names, source.rows, args.ids)
@@ -92,7 +89,7 @@ def classify(args: Namespace) -> None:
     name = re.sub(r"[^\w.-]", "_", f"my_{source.path.stem}")  # no task of the package begins so
     files = {TEXTS: source.choose(rows, fields)}
     files |= {SHOWN: examples.choose(shown_rows, fields)} if shown_rows else {}
-    files[TASK] = _describe_task(name, template, fields, labels, has_train=bool(shown_rows))
+    files[TASK] = _describe(name, template, fields, labels, [*files])
     if args.dry_run:
         with temporary_folder() as folder:
             settings = _make_settings(args, folder / TASK, len(shown_rows))
@@ -110,7 +107,7 @@ def classify(args: Namespace) -> None:
     machine.set_up()
     report = studies.score(Study(settings, tuple(settings.grid())), str(folder))
     path = folder / "scores" / f"{report.ids[0]}.safetensors"
-    table = scores.load(path)
+    table = load(path)
     summaries.say_notes(summaries.doubts([table]))
     context = follow_advice(table, *advise_contexts([table], stated, by_labels=True))
     summaries.show_advice([context], sys.stdout, shlex.quote(str(path)))
@@ -121,8 +118,7 @@ def classify(args: Namespace) -> None:
     beside["raw_prediction"] = names[block.log_probs.argmax(axis=1)]
     numbered = block._replace(row_ids=tuple(map(str, scored_rows)))
     table = table._replace(blocks={"test": numbered})
-    has_probs = summaries.have_probabilities([context])
-    scored = output.Scored(table, context.scores, source.path, has_probs, beside=beside)
+    scored = output.Scored(table, context.scores, source.path, has_probs=True, beside=beside)
     output.write([scored], args.output)
     changed = f"{len(scored_rows):,} of {len(rows):,} texts, {len(context.diagnosis.changed):,} "
     print(f"\npredictions: {args.output} ({changed}corrected)")
@@ -130,12 +126,12 @@ def classify(args: Namespace) -> None:
     print(f"task: {folder / TASK}; if you edit it, go on with\n{_next(folder, settings)}")
 
 
-def read_source(path: Path, gold: str, labels: Sequence[str]) -> Source:
+def read_source(path: Path, gold: str, labels: Iterable[str]) -> Source:
     """Reads a CSV, TSV, JSON Lines or Parquet file with a row for each text.
 
     Args:
         path: the file.
-        gold: the column of right labels; "" for a usual name of one that holds only labels.
+        gold: the column of right labels, which one of several files may lack; "" for none.
         labels: the labels.
     """
     if not path.is_file() or path.suffix.lower() not in ENDINGS:
@@ -143,20 +139,13 @@ def read_source(path: Path, gold: str, labels: Sequence[str]) -> Source:
         raise InputError.at(path, expected, got, "write one, with a line of column names")
     names, rows = read_table(path)
     source = Source(path, names, rows, [-1] * len(rows))
-    usual = filter(names.__contains__, () if gold else GOLD)
-    found = [name for name in usual if {""} != {*source.column(name)} <= {*labels, ""}]
-    if len(found) == 1:
-        gold = found[0]
-        note = f"The column {gold!r} of {path} names labels and is read as right labels"
-        summaries.say_notes([f"{note} (--gold)."])
-    # With demonstrations in another file, only these may be labeled.
     if gold not in names:
         return source
-    where, cells = f"{path}, column {gold!r}", source.column(gold)
-    if order := index_order({*cells}, labels):
-        said = f"{where}: {list_indices(order)} by the order of --labels"
+    where, cells, order = f"{path}, column {gold!r}", source.column(gold), [*labels]
+    if read := index_order({*cells}, order):
+        said = f"{where}: {list_indices(read)} by the order of --labels"
         summaries.say_notes([f"{said}; write them in another order if it is another."])
-    return source._replace(gold=gold_indices(where, cells, labels).tolist())
+    return source._replace(gold=gold_indices(where, cells, order).tolist())
 
 
 def _read_labels(text: str) -> Words:
@@ -179,24 +168,22 @@ def _read_labels(text: str) -> Words:
 
 
 def _choose_demonstrations(
-    args: Namespace, source: Source, labels: Sequence[str]
+    args: Namespace, source: Source, labels: Iterable[str]
 ) -> tuple[Source, list[int], list[int]]:
     """Returns the source of demonstrations, their rows in it, and the rows to classify."""
     text, rows = args.demonstrations, [*range(len(source.rows))]
     column, equals, value = text.partition("=")
     if not text:
         return source, [], rows
-    is_file = Path(text).is_file()
-    if is_file == (column in source.names):
+    if Path(text).is_file() == (column in source.names):
         expected = f"a file, or a column of {source.path} ({', '.join(source.names)})"
         remedy = "correct the name, or write ./NAME for a file with the name of a column"
         raise InputError.at("--demonstrations", expected, repr(text), remedy)
-    examples, chosen = source, list[int]()
-    if is_file:
+    if column not in source.names:
         examples = read_source(Path(text), args.gold, labels)
         chosen = [*range(len(examples.rows))]
     else:
-        cells = source.column(column)
+        examples, cells = source, source.column(column)
         values = {*cells}
         marks = {value} if equals else {one for one in values if one.casefold() in MARKS}
         others = {*map(str.casefold, values - marks)}
@@ -264,8 +251,8 @@ def _find_text(source: Source, taken: Sequence[str]) -> str:
     return found[0]
 
 
-def _describe_task(
-    name: str, template: str, fields: Iterable[str], labels: Words, *, has_train: bool
+def _describe(
+    name: str, template: str, fields: Iterable[str], labels: Words, files: Sequence[str]
 ) -> str:
     """Returns the text of a task file."""
     toml = partial(json.dumps, ensure_ascii=False)
@@ -273,7 +260,7 @@ def _describe_task(
     text += f'labels_are = "numbers"\ntemplate = {toml(template)}\n\n[verbalizer]\n'
     for label, forms in labels.items():
         text += f"{toml(label)} = {toml(forms)}\n"
-    text += f'\n[files]\nvalidation = "{TEXTS}"\n' + f'train = "{SHOWN}"\n' * has_train
+    text += f'\n[files]\nvalidation = "{TEXTS}"\n' + f'train = "{SHOWN}"\n' * (SHOWN in files)
     # JSON's texts are TOML's, except that TOML escapes DEL.
     return text.replace("\x7f", "\\u007f")
 
@@ -314,9 +301,6 @@ def _next(folder: Path, settings: Settings) -> str:
 
 def _make_settings(args: Namespace, task: Path, shots: int) -> Settings:
     """Returns the settings of the study: one context, all demonstrations in their order."""
-    if not args.server and (of_server := given_keys(args, ("api",))):
-        flag = f"--{next(iter(of_server))}"
-        raise InputError.at(flag, "a server to ask", "none", "add --server=URL, or leave it out")
     own: dict[str, object] = {"tasks": (str(task),), "shots": shots, "methods": ("bc",)}
     own |= {"selection": "explicit", "demonstrations": tuple(range(shots))} if shots else {}
     own |= {"scorer": "api", "api_scores": DEFAULT_WAY} if args.server else {}

@@ -237,15 +237,14 @@ CLASSIFYING = (
     Flag("labels", "A,B", "labels, or labels with words: pos=great|good,neg=bad", is_required=True),
     Flag("model", "NAME", "a checkpoint folder, FILE.gguf, mini, or a server's", is_required=True),
     Flag("text", "COLUMN", "column of texts (default: the only one with texts)"),
-    Flag("gold", "COLUMN", "column of right labels (default: label, gold or answer)"),
+    Flag("gold", "COLUMN", "column of right labels, if some are known"),
     Flag("ids", "COLUMN", "column of row ids (default: id)"),
     Flag("prompt", "TEXT", "such as 'Title: {title}\\n{text}\\nTopic:'; the label follows"),
     Flag("demonstrations", "FILE", "labeled rows to show, or COLUMN or COLUMN=VALUE of theirs"),
     Flag("prior", "SHARES", SHARES),
 )
-SERVER = Flag("server", "URL", "ask this server, with the other flags of ask", None)
-KEPT = ("chat", "system", "over_long", "dtype", "batch_size")
-"""Keys of prompts and models that are flags of `classify`, too."""
+KEPT = ("chat", "system", "over_long", "dtype", "batch_size", "server")
+"""Keys of the settings in the help of `classify`."""
 
 
 def _of_table(table: Mapping[str, tuple[type, str]]) -> list[Flag]:
@@ -523,7 +522,8 @@ def _check_source(parser: Parser, args: Namespace) -> None:
 
 
 def _add_file_flags(parser: Parser, command: str) -> None:
-    count = "*" if command in ON_BOTH else "+"  # *: a workdir may replace the files
+    # *: a workdir may replace the files
+    count = "*" if command in ON_BOTH else 1 if command == "classify" else "+"
     text = "files, folders or globs; - for standard input"
     parser.add_argument("files", nargs=count, metavar="FILE", help=text)
     groups = dict[str, Iterable[Flag]]()
@@ -534,10 +534,13 @@ def _add_file_flags(parser: Parser, command: str) -> None:
         groups["server; api_scores is chat here by default"] = of_server
     elif command == "classify":
         groups["texts and labels"] = CLASSIFYING
-        of_model = flags_of_keys(("prompt", "model"))
-        groups["model"] = [flag for flag in of_model if flag.name in KEPT]
-        _, *of_server = (flag._replace(help=argparse.SUPPRESS) for flag in flags_of_keys(("api",)))
-        groups["server; api_scores is chat here by default"] = [SERVER, *of_server]
+        of_keys, (_, *of_server) = (
+            flags_of_keys(("prompt", "model", "api")),
+            flags_of_keys(("api",)),
+        )
+        hidden = [flag._replace(help=argparse.SUPPRESS) for flag in of_server]
+        title = "model; with --server also the other flags of ask (api_scores: chat)"
+        groups[title] = [flag for flag in of_keys if flag.name in KEPT] + hidden
     elif command not in NO_SCORES.split():
         groups["contents of the files"] = READING
         if command not in ("convert", "ensemble", "label"):

@@ -1,6 +1,7 @@
 """The command `classify`: a file of texts and a model in, predictions out, in one step."""
 
 import csv
+import gzip
 import json
 import re
 import shlex
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api_server import first_tokens, running
+from api_server import Reply, first_tokens, running
 
 from batch_calibration import cli
 from batch_calibration.scores import load
@@ -203,10 +204,8 @@ def test_columns_are_found_by_their_values(folder, capsys):
     usual = "--model=mini_small", "--labels=neg,pos", "--output=p.csv"
     write(Path("t.csv"), {"n": range(8), "words": TEXTS, "label": GOLD, "id": range(8)})
     run("classify", "t.csv", *usual)
-    said = " ".join(capsys.readouterr().err.split())
-    assert "'label' of t.csv names labels and is read as right labels (--gold)" in said
-    assert "'words' is read as the text (--text)" in said
-    assert [row["gold"] for row in predictions()] == GOLD
+    assert "'words' is read as the text (--text)" in capsys.readouterr().err
+    assert "gold" not in predictions()[0] and predictions()[7]["id"] == "7"
     indices = [{"pos": "1", "neg": "0", "": ""}[name] for name in GOLD]
     write(Path("t.csv"), {"words": TEXTS, "label": indices})
     run("classify", "t.csv", *usual, "--gold=label")
@@ -242,17 +241,41 @@ def test_labels_may_have_the_names_of_columns_and_numbers(folder):
     assert {row["prediction_"] for row in predictions()} <= {"-1", "0", "prediction"}
 
 
-def test_a_server_is_asked(folder):
-    with running() as server:
-        flags = f"--server={server.address}", "--model=m", "--prior=balanced"
-        classify("--labels=negative,positive", *flags)
+def test_a_server_is_asked(folder, capsys):
+    def fault(_, path, body):
+        refused = body["messages"][0]["content"].startswith(f"Text: {TEXTS[3]}")
+        return Reply({"error": {"message": "content_filter"}}, 400) if refused else None
+
+    with running(fault) as server:
+        flags = "--labels=negative,positive", f"--server={server.address}", "--model=m"
+        classify(*flags, "--prior=balanced", "--dry-run")
+        assert not server.asked
+        classify(*flags, "--prior=balanced")
+        classify(*flags, "--prior=balanced")
         assert len(server.asked) == 8
-        classify("--labels=negative,positive", *flags)
-        assert len(server.asked) == 8
-    scores = only_table().blocks["test"].log_probs
-    answers = [first_tokens(f"Text: {text}\nLabel:") for text in TEXTS]
+    rows = [0, 1, 2, 4, 5, 6, 7]
+    answers = [first_tokens(f"Text: {TEXTS[row]}\nLabel:") for row in rows]
     want = [[answer[" negative"], answer[" positive"]] for answer in answers]
-    np.testing.assert_allclose(scores, want, rtol=1e-6)
+    np.testing.assert_allclose(only_table().blocks["test"].log_probs, want, rtol=1e-6)
+    assert [int(row["row"]) for row in predictions()] == rows
+    assert "predictions: p.csv (7 of 8 texts, " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_card_has_the_accuracy_of_real_rows(folder, shared, capsys):
+    with gzip.open(shared / "data/extra_agnews/validation.jsonl.gz", "rt") as file:
+        rows = [json.loads(line) for _, line in zip(range(100), file, strict=False)]
+    write(Path("news.csv"), {name: [row[name] for row in rows] for name in rows[0]})
+    names = ["World", "Sports", "Business", "Sci/Tech"]
+    flags = f"--labels={','.join(names)}", "--gold=label", "--prior=balanced"
+    prompt = r"--prompt={title}. {description}\nTopic:"
+    run("classify", "news.csv", "--model=mini_small", "--output=p.csv", prompt, *flags)
+    said, found = capsys.readouterr().out, predictions()
+    gold = [names[row["label"]] for row in rows]
+    assert [row["gold"] for row in found] == gold
+    for title, column in (("as they are", "raw_prediction"), ("equal shares", "prediction")):
+        right = np.mean([row[column] == name for row, name in zip(found, gold, strict=True)])
+        assert re.search(rf"{title} +{100 * right:.1f} \[", said)
 
 
 REFUSALS = [
@@ -286,7 +309,6 @@ REFUSALS = [
      ["--prior=pos=0.5,neg=0.5"]),
     (["--prior=estimated"], "expected labeled rows to count",
      ["--gold=right", "--prior=estimated"]),
-    (["--price=2"], "--price: expected a server to ask; got none: add --server=URL", []),
     (["--output=p.txt"], "p.txt: expected a file that ends in .csv, .tsv, .jsonl, .parquet", []),
     (["--output=-"], "--output=-: expected a file that ends in", []),
     (["--output=texts.csv"], "expected a file that is not an input", []),

@@ -11,7 +11,6 @@ from batch_calibration.scoring.tasks.base import NAMES, NUMBERS, Row, Task
 
 ROWS = "a file of rows"
 ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
-SPLIT_OF = "split of {}"  # the key of errors about a missing split of a task
 
 
 def in_folders(*folders: Path) -> dict[str, Path]:
@@ -73,7 +72,7 @@ def served_split(task: Task, split: str, present: Collection[str], where: str) -
     # The split itself takes precedence over its stand-in.
     served = split if split in present else task.stand_ins.get(split, split)
     if served not in present:
-        raise InputError.unknown(SPLIT_OF.format(task.name), split, present, where=where)
+        raise InputError.unknown(f"split of {task.name}", split, present, where=where)
     return served
 
 

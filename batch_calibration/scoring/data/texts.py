@@ -122,7 +122,7 @@ class RowReader:
         try:
             return self.texts(task, data, split)
         except InputError as error:
-            if error.key != files.SPLIT_OF.format(task.name):
+            if error.key != f"split of {task.name}":
                 raise
             if not is_needed:
                 return Rows((), (), (), f"split {split} of {task.name}", split)
