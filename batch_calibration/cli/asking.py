@@ -12,7 +12,7 @@ from batch_calibration.cli import options, study_options, summaries
 from batch_calibration.cli.progress import Waiting
 from batch_calibration.errors import InputError, refuse_unknown, shown
 from batch_calibration.files import Json, write_csv, write_whole
-from batch_calibration.files.rows import json_rows
+from batch_calibration.files.rows import json_rows, parquet_rows
 from batch_calibration.importers.gold import gold_indices
 from batch_calibration.importers.text_files import read_rows
 from batch_calibration.scoring.api.protocols import read_messages
@@ -75,7 +75,7 @@ class Output(NamedTuple):
         """
         if not self.path.exists():
             return []
-        names, rows = _read_rows(self.path)
+        names, rows = read_table(self.path)
         expected = {*ASKED, *self.labels, *filter(None, [self.gold])}
         differing = sorted(expected.symmetric_difference(names) - {FILLED})
         for name, fact in zip(ASKED[2:], self.facts, strict=True):
@@ -265,7 +265,7 @@ def join_rows(
 
 
 def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Prompt], str]:
-    """Reads the prompts of a CSV, TSV or JSON Lines file.
+    """Reads the prompts of a CSV, TSV, JSON Lines or Parquet file.
 
     Args:
         path: The file.
@@ -279,39 +279,55 @@ def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Pro
     Raises:
         InputError: The file or a column is missing, a prompt is empty, or an id is repeated.
     """
-    names, rows = _read_rows(path)
-    if not rows:
-        raise InputError.at(path, "a row for each prompt", "none")
-    for column in filter(None, (prompt, ids, gold)):
+    names, rows = read_table(path)
+    for column in filter(None, (prompt, gold)):
         refuse_unknown("column", column, names)
     prompt = prompt or next((name for name in PROMPTS if name in names), "")
     if not prompt:
         expected = f"one of {', '.join(PROMPTS)}"
         raise InputError.at(path, expected, shown(names), "name the column with --prompt")
-    ids = ids or ("id" if "id" in names else "")
     gold = gold or next((name for name in GOLD if name in names), "")
-    prompts, seen = [], set[str]()
-    for number, row in enumerate(rows):
-        where = f"{path}, row {number + 1}"
-        row_id = _text_of(row[ids]) if ids else str(number)
+    row_ids = read_ids(path, names, rows, ids) or map(str, range(len(rows)))
+    prompts = []
+    for number, (row_id, row) in enumerate(zip(row_ids, rows, strict=True), 1):
+        where = f"{path}, row {number}"
         right = _text_of(row[gold]) if gold else ""
-        row_prompt = Prompt(row_id, _text_of(row[prompt], where), right)
-        if not row_prompt.text.strip():
+        prompts.append(Prompt(row_id, _text_of(row[prompt], where), right))
+        if not prompts[-1].text.strip():
             raise InputError.at(where, "a prompt", "none", "fill in or remove the row")
-        if row_prompt.id in seen:
-            remedy = "choose another column with --ids"
-            raise InputError.at(where, "a unique id", f"{row_prompt.id!r} again", remedy)
-        seen.add(row_prompt.id)
-        prompts.append(row_prompt)
     return prompts, gold
 
 
-def _read_rows(path: Path) -> tuple[list[str], list[dict[str, Json]]]:
+def read_ids(
+    path: Path, names: Sequence[str], rows: Sequence[dict[str, Json]], column: str
+) -> list[str]:
+    """Returns the ids of rows in a column, "id" by default; none if the file has no such column.
+
+    Raises:
+        InputError: The column is missing, or an id is repeated.
+    """
+    if not column and "id" not in names:
+        return []
+    refuse_unknown("column", column or "id", names)
+    ids = [_text_of(row[column or "id"]) for row in rows]
+    if len({*ids}) < len(ids):
+        place = next(place for place, row_id in enumerate(ids) if row_id in ids[:place])
+        where, got = f"{path}, row {place + 1}", f"{ids[place]!r} again"
+        raise InputError.at(where, "a unique id", got, "choose another column with --ids")
+    return ids
+
+
+def read_table(path: Path) -> tuple[list[str], list[dict[str, Json]]]:
     """Returns the names of a file's columns, and its rows."""
-    if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
+    is_parquet = path.suffix.lower() in (".parquet", ".pq")
+    if is_parquet or path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
         rows, empty = [], dict[str, Json]()  # `empty` has the names of all rows, in order
-        for _, document in json_rows(path):
+        for _, document in (parquet_rows if is_parquet else json_rows)(path):
             rows.append(document)
             empty |= dict.fromkeys(document, "")
-        return list(empty), [empty | row for row in rows]
-    return read_rows(path)
+        names, rows = list(empty), [empty | row for row in rows]
+    else:
+        names, rows = read_rows(path)
+    if not rows:
+        raise InputError.at(path, "a row for each text", "none", "add them")
+    return names, rows

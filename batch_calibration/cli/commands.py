@@ -13,16 +13,17 @@ import numpy as np
 
 from batch_calibration.cli import correcting, inputs, labeling, options, output, prior, summaries
 from batch_calibration.cli.asking import ask_server
+from batch_calibration.cli.classifying import classify
 from batch_calibration.cli.correcting import advise_contexts, correct_contexts, read_contexts
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting, show_progress
 from batch_calibration.cli.requesting import bring_answers
 from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext, temper
 from batch_calibration.cli.thresholds import choose_cut_offs
-from batch_calibration.diagnosis import Advice, save_advice
+from batch_calibration.diagnosis import save_advice
 from batch_calibration.diagnosis.comparison import compare_tables
-from batch_calibration.diagnosis.diagnose import DISTANCES, diagnose_table
-from batch_calibration.diagnosis.verdicts import Verdict, follow, judge_context, name_of
+from batch_calibration.diagnosis.diagnose import DISTANCES
+from batch_calibration.diagnosis.verdicts import Verdict, judge_context
 from batch_calibration.errors import InputError, call
 from batch_calibration.methods import ALL, on_shelf, read_options, run_methods
 from batch_calibration.metrics import OF_GAIN, over_rows
@@ -104,7 +105,7 @@ def recommend_files(args: Namespace) -> None:
         if not args.output.endswith(".csv"):
             return
     with Waiting("correcting"):
-        followed = [*map(_followed, tables, advised)]
+        followed = [*map(correcting.follow_advice, tables, advised)]
     if not args.json:
         summaries.show_advice(followed, sys.stdout, inputs.typed_source(args))
     _write_lines(args, followed)
@@ -117,13 +118,6 @@ def _write_lines(args: Namespace, contexts: Sequence[CorrectedContext]) -> None:
     elif len(contexts) > MAX_LISTED and not (args.json or args.output):
         command = call(args.command, "contexts", {"output": "contexts.csv"})
         summaries.print_filled(f"A line for each context: {command}")
-
-
-def _followed(table: ScoreTable, advice: Advice) -> CorrectedContext:
-    """Returns a context corrected as advised."""
-    corrected = np.asarray(follow(table, advice).scores)
-    diagnosis = diagnose_table(table, corrected, name_of(advice))
-    return CorrectedContext(table, corrected, diagnosis, advice)
 
 
 def compare_files(args: Namespace) -> None:
@@ -283,6 +277,7 @@ RUN = {
     "answers": bring_answers,
     "ask": ask_server,
     "calibrate": calibrate_files,
+    "classify": classify,
     "diagnose": diagnose_files,
     "compare": compare_files,
     "convert": convert_files,

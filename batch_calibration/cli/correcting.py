@@ -249,6 +249,13 @@ def _advise_one(
     return doubt(table, advice)
 
 
+def follow_advice(table: ScoreTable, advice: Advice) -> CorrectedContext:
+    """Returns a context corrected as advised."""
+    corrected = np.asarray(follow(table, advice).scores)
+    diagnosis = diagnose_table(table, corrected, name_of(advice))
+    return CorrectedContext(table, corrected, diagnosis, advice)
+
+
 def distinct_titles(tables: Sequence[ScoreTable]) -> list[str]:
     """Returns the titles of contexts, with their ids if a title repeats."""
     titles = [summaries.title(table) for table in tables]

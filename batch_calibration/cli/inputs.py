@@ -119,6 +119,7 @@ def check_written(args: Namespace) -> None:
     """Raises an error for remote files and for an output that would replace an input file."""
     probe_files = [text.partition("=")[2] or text for text in getattr(args, "probe", None) or ()]
     names = [*args.files, getattr(args, "labeled", ""), getattr(args, "advice", ""), *probe_files]
+    names.append(getattr(args, "demonstrations", ""))
     for name in names:
         refuse_remote(name)
     for flag in ("output", "plot", "workdir"):

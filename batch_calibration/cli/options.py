@@ -82,6 +82,7 @@ ON_FILES = {
     "recommend": "recommend a method, or no correction, and give the reasons",
     "threshold": "choose a cut-off on a label's probability, for a precision, recall or cost",
     "report": "write an HTML page with each prompt's preference and all tables and figures",
+    "classify": "predict the label of each text of a file with a model, without its label bias",
     "ask": "ask an API for the label scores of a file of prompts; no study, no probes",
     "answers": "bring an engine's files of answers into a workdir, and score its contexts",
     "label": "choose rows to label, and write them to a table with an empty column",
@@ -93,7 +94,7 @@ READING_WORKDIRS = ("diagnose", "compare", "ensemble", "recommend", "threshold",
 """Commands on files to which --workdir=DIR is the same as DIR."""
 CORRECTING, COMPARING = "calibrate diagnose threshold", "compare report"
 SHOWING, JSON = "calibrate diagnose", "compare diagnose recommend threshold"
-NO_SCORES = "answers ask judge"
+NO_SCORES = "answers ask classify judge"
 """Commands on files that hold no scores."""
 ON_STUDIES = {
     "score": "ask a model for label scores, context by context, and keep them in a workdir",
@@ -139,6 +140,8 @@ ask prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --
 ask prompts.csv --labels=no,yes --model=NAME --output=scores.csv --key_variable=KEY
 answers W output.jsonl error.jsonl
 answers W 'answers/*.parquet'
+classify texts.csv --labels=pos,neg --model=FILE.gguf --output=predictions.csv
+classify texts.csv --labels='pos=great|good,neg=bad' --model=mini --output=p.csv --gold=label
 judge pairs.jsonl --output=win_rates.csv
 judge annotations.json --dry-run
 lm-eval --tasks=boolq,mmlu_anatomy -- --model hf --model_args pretrained=MODEL
@@ -198,6 +201,7 @@ LEARNING = (
 )
 DRY_RUN = Flag("dry-run", "", "print the plan without running it")
 ANSWERS = "the scores, .csv; answers are kept next to it and not requested again"
+PREDICTIONS = "predictions, .csv, .tsv, .jsonl or .parquet; beside it, the task and its scores"
 WRITING = (
     Flag("output", "FILE", f"corrected scores: {SCORES}; - for standard output", of="calibrate"),
     Flag("output", "FILE", f"a score table (.safetensors), or scores as {SCORES}", of="convert"),
@@ -208,6 +212,7 @@ WRITING = (
     Flag("output", "FILE", "every cut-off with its measures, .csv", of="threshold"),
     Flag("output", "FILE", "every candidate's win rates, .csv", of="judge"),
     Flag("output", "FILE", ANSWERS, of="ask"),
+    Flag("output", "FILE", PREDICTIONS, "", of="classify", is_required=True),
     Flag("output", "FILE", "the rows to label, .csv", "to_label.csv", of="label"),
     Flag("n", None, "number of rows to choose", 32, int, of="label"),
     Flag("labeled", "FILE", "rows that are labeled already, by their ids", of="label"),
@@ -220,7 +225,7 @@ WRITING = (
     Flag("all", "", "show all methods, and why others are left out", of="compare"),
     Flag("json", "", "print a line of JSON for each context", of=JSON),
     Flag("quiet", "", "print no notes and no progress, only errors"),
-    DRY_RUN._replace(of="ask judge"),
+    DRY_RUN._replace(of="ask classify judge"),
     Flag("workdir", "DIR", "keep score tables in a workdir", of="convert"),
 )
 # Flags of `ask`, about its prompts.
@@ -231,6 +236,19 @@ ASKING = (
     Flag("ids", "COLUMN", "column of row ids (default: id, or row numbers)"),
     Flag("gold", "COLUMN", "column of the right label (default: label, gold or answer)"),
 )
+# Flags of `classify`, about its texts.
+CLASSIFYING = (
+    Flag("labels", "A,B", "labels, or labels with words: pos=great|good,neg=bad", is_required=True),
+    Flag("model", "NAME", "a checkpoint folder, FILE.gguf, mini, or a server's", is_required=True),
+    Flag("text", "COLUMN", "column of texts (default: the only one with texts)"),
+    Flag("gold", "COLUMN", "column of right labels, if some are known"),
+    Flag("ids", "COLUMN", "column of row ids (default: id)"),
+    Flag("prompt", "TEXT", "such as 'Title: {title}\\n{text}\\nTopic:'; the label follows"),
+    Flag("demonstrations", "FILE", "labeled rows to show, or COLUMN or COLUMN=VALUE of theirs"),
+    Flag("prior", "SHARES", SHARES),
+)
+KEPT = ("chat", "system", "over_long", "dtype", "batch_size", "server")
+"""Keys of the settings in the help of `classify`."""
 
 
 def _of_table(table: Mapping[str, tuple[type, str]]) -> list[Flag]:
@@ -517,7 +535,8 @@ def _check_source(parser: Parser, args: Namespace) -> None:
 
 
 def _add_file_flags(parser: Parser, command: str) -> None:
-    count = "*" if command in ON_BOTH else "+"  # *: a workdir may replace the files
+    # *: a workdir may replace the files
+    count = "*" if command in ON_BOTH else 1 if command == "classify" else "+"
     text = "files, folders or globs; - for standard input"
     parser.add_argument("files", nargs=count, metavar="FILE", help=text)
     groups = dict[str, Iterable[Flag]]()
@@ -526,6 +545,15 @@ def _add_file_flags(parser: Parser, command: str) -> None:
         # A tokenizer is only for protocols that send token ids, which only studies use.
         of_server = [flag for flag in flags_of_keys(("api",)) if flag.name != "tokenizer"]
         groups["server; api_scores is chat here by default"] = of_server
+    elif command == "classify":
+        groups["texts and labels"] = CLASSIFYING
+        of_keys, (_, *of_server) = (
+            flags_of_keys(("prompt", "model", "api")),
+            flags_of_keys(("api",)),
+        )
+        hidden = [flag._replace(help=argparse.SUPPRESS) for flag in of_server]
+        title = "model; with --server also the other flags of ask (api_scores: chat)"
+        groups[title] = [flag for flag in of_keys if flag.name in KEPT] + hidden
     elif command not in NO_SCORES.split():
         groups["contents of the files"] = READING
         if command not in ("convert", "ensemble", "label"):

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, groupby
@@ -56,6 +56,7 @@ class Scored(NamedTuple):
         has_probs: True to write the softmax of the scores, too.
         grades: the measured grades, to write the expected grade of each row.
         answers: [n], the predictions; None for the labels of the largest scores.
+        beside: further columns [n] of texts, such as ids, by name.
     """
 
     table: ScoreTable
@@ -64,6 +65,7 @@ class Scored(NamedTuple):
     has_probs: bool = False
     grades: Grades | None = None
     answers: np.ndarray | None = None
+    beside: Mapping[str, np.ndarray] = {}
 
 
 def check_output(output: str, endings: Sequence[str] = ENDINGS) -> None:
@@ -90,14 +92,16 @@ def make_columns(contexts: Sequence[Scored]) -> list[Columns]:
     keys += [streams.CONFIDENCE] * contexts[0].has_probs
     keys += ["gold"] * any((block.labels >= 0).any() for block in blocks)
     keys += ["filled"] * any(FILLED in block.spec for block in blocks)
+    keys += contexts[0].beside
     keys += ["expected_grade", "grade_deviation"] * all(context.grades for context in contexts)
     column = _name_columns(keys, contexts)
     of_contexts = []
-    for (table, scores, _, _, grades, answers), block in zip(contexts, blocks, strict=True):
+    for (table, scores, _, _, grades, answers, beside), block in zip(contexts, blocks, strict=True):
         names, columns = np.array([*table.label_names, ""], object), Columns()
         for key in filter(column.__contains__, ABOUT):
             columns[column[key]] = np.full(len(scores), str(table.context.get(key, "")), object)
         columns[column["row"]] = np.array(block.row_ids, object)
+        columns |= {column[key]: cells for key, cells in beside.items()}
         columns |= zip(table.label_names, scores.T, strict=True)
         predicted = scores.argmax(axis=-1) if answers is None else answers
         if streams.CONFIDENCE in column:

@@ -19,6 +19,7 @@ from batch_calibration.files import write_whole
 if TYPE_CHECKING:
     from batch_calibration.cli.progress import Waiting
     from batch_calibration.settings import CalibrationSettings, Study
+    from batch_calibration.studies.scoring import ScoringReport
     from batch_calibration.studies.workers import Launcher, SweepReport
 
 Say = Callable[[str], None]
@@ -52,8 +53,8 @@ def typed_command(arguments: Sequence[str]) -> str:
     return ""
 
 
-def score(study: "Study", workdir: str, say: Say | None = None) -> None:
-    """Scores every context of the study that the workdir does not hold yet."""
+def score(study: "Study", workdir: str, say: Say | None = None) -> "ScoringReport":
+    """Scores every context of the study that the workdir does not hold yet; returns the report."""
     from batch_calibration.cli.progress import ProgressBar
 
     say = say or (lambda sentence: _print_lines([sentence]))
@@ -67,6 +68,7 @@ def score(study: "Study", workdir: str, say: Say | None = None) -> None:
     stored = f"{report.inputs - report.scored:,} were already stored"
     folder = store.workdir / "scores"
     say(f"{len(report.ids)} contexts: {scored}, {stored}; the scores are in {folder}")
+    return report
 
 
 def calibrate(

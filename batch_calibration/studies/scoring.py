@@ -260,7 +260,9 @@ def render_contexts(
         data, model = cell.data, settings.model
         if not task.is_image:
             test = _test_rows(task, cell, reader)
-            train = reader.texts(task, data.data, data.train_split)
+            prompt, split = cell.prompt, data.train_split
+            learns = bool(prompt.shots or prompt.demonstrations or data.labeled_per_class)
+            train = reader.training_texts(task, data.data, split, is_needed=learns)
             compares, log_probs = SCORERS[model.scorer].compares_statements, not model.logits_only
             return render(task, cell, test, train, compares, budget, log_probs, renderer, keep)
         if not SCORERS[model.scorer].reads_images:

@@ -11,7 +11,7 @@ r"""Reads task files: a user's own task as TOML, with its rows in the same folde
     bug = ["bug", "error"]                        # several forms: their probabilities add up
 
     [files]                                       # .jsonl, .jsonl.gz, .csv or .parquet
-    train = "train.csv"
+    train = "train.csv"                           # only for demonstrations and labeled rows
     validation = "validation.csv"
 
 These keys are required. Other keys have defaults: `title` (the name), `label_column` ("label"),

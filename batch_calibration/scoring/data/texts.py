@@ -117,6 +117,19 @@ class RowReader:
             self._texts[key] = read(task, data, split, min(limit, 0))
         return self._texts[key].limited(limit, limit_rows)
 
+    def training_texts(self, task: Task, data: str, split: str, *, is_needed: bool) -> Rows:
+        """Returns the training rows; none if data lack the split and nothing is learned from it."""
+        try:
+            return self.texts(task, data, split)
+        except InputError as error:
+            if error.key != f"split of {task.name}":
+                raise
+            if not is_needed:
+                return Rows((), (), (), f"split {split} of {task.name}", split)
+            expected = f"the split {split!r}, for demonstrations and labeled rows"
+            remedy = f"add it, or give {spell('shots', 0)} and {spell('labeled_per_class', 0)}"
+            raise InputError.at(f"task {task.name}", expected, "none", remedy) from error
+
     def images(self, task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
         """Returns the rows of an image task, as `images.read_images` does."""
         key = task.name, task.source, data, split, str(limit)
