@@ -1,7 +1,7 @@
 """Scores files of requests with vLLM on a Ray cluster, for `batch-calibration answers`.
 
     batch-calibration requests --form=ray --model=MODEL --workdir=W
-    python examples/ray_scoring.py 'W/requests/*.parquet' answers MODEL
+    python examples/ray_scoring.py W/requests answers MODEL
     batch-calibration answers W answers
 
 Needs `pip install 'ray[data,llm]'` and GPUs; `--engine=stub --labels=A,B` invents scores on a CPU.
@@ -12,7 +12,6 @@ import argparse
 import json
 import math
 import zlib
-from glob import glob
 
 import ray
 
@@ -75,6 +74,6 @@ def answer(row):
 
 
 # Each engine works on several blocks at once; a file of answers is written as soon as it is full.
-requests = ray.data.read_parquet(glob(args.requests)).repartition(target_num_rows_per_block=128)
+requests = ray.data.read_parquet(args.requests).repartition(target_num_rows_per_block=128)
 scored = vllm(requests) if args.engine == "vllm" else requests.map(stub)
 scored.map(answer).write_parquet(args.out, min_rows_per_file=10_000)
