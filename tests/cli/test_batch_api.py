@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from naive_scoring import whole_log_softmax
+from table_scores import equal, scores
 
 from batch_calibration import cli
 from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.scoring.models.files.checkpoint import load_checkpoint
-from batch_calibration.studies import Store
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "batch_api.py"
 STUDY = ("--data=mini", "--tasks=sst2", "--limit=20", "--shots=0", "--model=m")
@@ -51,23 +51,6 @@ def bring(code=0):
             cli.run(["answers", "W", "W/answers"])
     else:
         cli.run(["answers", "W", "W/answers"])
-
-
-def scores(workdir):
-    """The scores of each block, by context and name."""
-    tables, _ = Store(Path(workdir)).tables()
-    found = {}
-    for table in tables:
-        facts = {name: fact for name, fact in table.context.items() if name != "scorer"}
-        for name, block in table.blocks.items():
-            found[json.dumps(facts, sort_keys=True), name] = block.log_probs
-    return found
-
-
-def equal(first, second, tolerance=0.0):
-    assert first and first.keys() == second.keys()
-    for name, log_probs in first.items():
-        np.testing.assert_allclose(log_probs, second[name], rtol=0, atol=tolerance)
 
 
 @pytest.fixture(scope="module")
