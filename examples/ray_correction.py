@@ -4,7 +4,8 @@
 
 Needs `pip install 'ray[data]'`. Files of the folder `scores` have a column of log-probabilities for
 each label. In the first pass each batch gives a mean and a count; merged, they are the bias. The
-second pass subtracts it and adds `raw_prediction` and `prediction`. One machine needs no Ray:
+second pass subtracts it and adds `raw_prediction` and `prediction`. Other columns stay; have one of
+ids, because Ray does not keep the order of rows. One machine needs no Ray:
 `batch-calibration calibrate 'scores/*.parquet' --shards --output=corrected.parquet`.
 """
 
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import ray
+from pyarrow.dataset import dataset
 
 from batch_calibration import predict
 from batch_calibration.calibration.running import Running, empty, merge, update
@@ -50,13 +52,13 @@ def correct(table, bias):
 
 if Path(out).exists():  # Ray would add files to it.
     sys.exit(f"{out}: expected a new folder; name another one, or move it away.")
-rows = ray.data.read_parquet(source)
-first = rows.take_batch(1000, batch_format="pyarrow")
+first = dataset(source, format="parquet").head(1000)
 if not np.array_equal(read(first, from_probs=None), read(first)):
     sys.exit(f"{source}: expected log-probabilities, got probabilities; take their logarithms.")
 if taken := set(NEW) & set(first.column_names):
     sys.exit(f"{source}: expected no column {', '.join(taken)}; rename it.")
 
+rows = ray.data.read_parquet(source)
 states = rows.select_columns(labels).map_batches(learn, **BATCH).take_all()
 total = empty(len(labels))
 for state in sorted(states, key=lambda state: state["mean"].tolist()):  # Ray's order varies.
