@@ -18,7 +18,7 @@ import pyarrow as pa
 import ray
 from pyarrow.dataset import dataset
 
-from batch_calibration import predict
+from batch_calibration import InputError, predict
 from batch_calibration.calibration.running import Running, empty, merge, update
 from batch_calibration.methods import check_scores
 
@@ -53,8 +53,10 @@ def correct(table, bias):
 if Path(out).exists():  # Ray would add files to it.
     sys.exit(f"{out}: expected a new folder; name another one, or move it away.")
 first = dataset(source, format="parquet").head(1000)
-if not np.array_equal(read(first, from_probs=None), read(first)):
-    sys.exit(f"{source}: expected log-probabilities, got probabilities; take their logarithms.")
+try:
+    read(first, from_probs=None)
+except InputError as error:
+    sys.exit(f"{error}\nThe columns must have log-probabilities: take logarithms of probabilities.")
 if taken := set(NEW) & set(first.column_names):
     sys.exit(f"{source}: expected no column {', '.join(taken)}; rename it.")
 
