@@ -33,12 +33,12 @@ REQUESTS, PLAN = "requests", "plan.json"
 """The folder of a workdir with the files of requests, and the file in it with the flags."""
 AT_ONCE = 10_000  # ids or answers that are stored in one transaction
 NEXT = {
-    "openai": "upload it as a batch, as examples/batch_api.py does, and download its results",
+    "openai": "python examples/batch_api.py WORKDIR --server=URL",
     "vllm": "vllm run-batch -i FILE -o answers.jsonl --model MODEL --max-logprobs 20",
-    "ray": "python examples/ray_scoring.py FILE answers MODEL",
+    "ray": "python examples/ray_scoring.py FOLDER answers MODEL",
     "sglang": "send each body to SERVER/v1/score, and add its custom_id to the answer",
 }
-"""Form of requests -> the user's next step."""
+"""Form of requests -> the user's next step, for each file if it names one."""
 OF_PROMPTS = ("prompts", "labels", "prompt", "ids", "gold")
 """Flags for files of prompts, which replace the settings of a study."""
 OF_STUDY = ("", "data", "prompt")
@@ -118,6 +118,10 @@ def _write_requests(args: Namespace) -> None:
                     yield request
 
     with expected.opened():
+        answered, refused, total = expected.count_expected()
+        if unsettled := total - answered - refused:
+            note = f"{unsettled:,} requests of an earlier plan have no answer yet; bring answers"
+            summaries.say_notes([f"{note} that you have before these are sent, too."])
         expected.forget_expected()
         if args.dry_run:
             paths = list[Path]()
@@ -131,8 +135,8 @@ def _write_requests(args: Namespace) -> None:
     print(f"{len(paths):,} files of requests: {folder}")
     _write_plan(folder / PLAN, args)
     if paths:
-        line = NEXT[args.form].replace("FILE", str(paths[0])).replace("MODEL", args.model or "")
-        print(f"for each file: {line}")
+        line = NEXT[args.form].replace("FILE", str(paths[0])).replace("FOLDER", str(folder))
+        print(f"next: {line.replace('WORKDIR', args.workdir).replace('MODEL', args.model)}")
     print(f"then: batch-calibration answers {args.workdir}{' ANSWERS ...' * bool(paths)}")
 
 
@@ -264,7 +268,10 @@ def _expand(name: str) -> list[Path]:
     if Path(name).is_dir():
         endings = request_files.ENDINGS
         return sorted(path for path in Path(name).rglob("*") if path.suffix in endings)
-    return [Path(match) for match in sorted(glob.glob(name))] or [Path(name)]
+    paths = [Path(match) for match in sorted(glob.glob(name))]
+    if not paths:
+        raise InputError.at(name, "a file", "none", "correct the path")
+    return paths
 
 
 def _write_plan(path: Path, args: Namespace) -> None:

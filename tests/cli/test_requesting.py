@@ -183,6 +183,34 @@ def test_a_useless_answer_costs_its_row_and_can_be_asked_again(asked, tmp_path, 
     assert_same(tables_of(tmp_path / "W")["sst2"], table)
 
 
+def test_a_torn_file_costs_only_its_own_lines(asked, tmp_path, capsys):
+    table, requests = asked
+    write_requests(tmp_path / "W")
+    lines = [json.dumps(line_of(request)) for request in requests]
+    packed = gzip.compress("\n".join(lines[:30]).encode())
+    (tmp_path / "a.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 and no more")
+    broken = {"custom_id": requests[0]["custom_id"], "answer": "{"}
+    rows = [json.dumps(broken), "[1]", "7", '{"custom_id": 5}', "\udcff{", *lines[30:]]
+    (tmp_path / "c.jsonl").write_bytes("\n".join(rows).encode(errors="surrogateescape"))
+    with pytest.raises(SystemExit):
+        cli.run(["answers", str(tmp_path / "W"), str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "4 truncated" in out and "3 unknown" in out
+    cli.run(["requests", f"--workdir={tmp_path / 'W'}"])
+    file = write(tmp_path / "d.jsonl", map(line_of, requests_in(tmp_path / "W")))
+    cli.run(["answers", str(tmp_path / "W"), file])
+    assert_same(tables_of(tmp_path / "W")["sst2"], table)
+
+
+def test_a_second_plan_names_answers_that_are_still_out(asked, tmp_path, capsys):
+    write_requests(tmp_path / "W")
+    capsys.readouterr()
+    write_requests(tmp_path / "W", "--top_logprobs=5")
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"{len(asked[1])} requests of an earlier plan have no answer yet" in error
+
+
 def test_an_engine_that_refuses_everything_settles_nothing(asked, tmp_path, capsys):
     table, requests = asked
     write_requests(tmp_path / "W")

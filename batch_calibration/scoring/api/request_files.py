@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.errors import shown
+from batch_calibration.errors import InputError, shown
 from batch_calibration.files import (
     Json,
     count_at,
@@ -144,17 +144,27 @@ def read_answers(path: Path) -> Iterator[Brought | Unusable]:
     Lines follow OpenAI's batch format; a Parquet file has the columns of its members. An answer
     stands under `response.body`, as JSON in a text under `answer`, or in the row itself.
     """
+    try:
+        for row in _rows(path):
+            try:
+                if isinstance(row, bytes):
+                    yield _read(parse_json(row.decode("utf-8-sig"), unique_keys=True))
+                else:
+                    yield _read(row)
+            except ValueError as error:
+                yield Unusable("truncated", f"no JSON ({error})")
+    except InputError as error:  # such as a file of a job that was stopped
+        yield Unusable("truncated", str(error))
+
+
+def _rows(path: Path) -> Iterator[bytes | dict[str, Json]]:
+    """Yields the lines of a text file or the rows of a Parquet file, one at a time."""
     if path.suffix == ".parquet":
-        for _, row in parquet_rows(path):
-            yield _read(row)
+        yield from (row for _, row in parquet_rows(path))
         return
     opener = gzip.open if path.suffix == ".gz" else open
     with readable(path, KIND), opener(path, "rb") as lines:
-        for line in filter(bytes.strip, lines):
-            try:
-                yield _read(parse_json(line.decode("utf-8-sig"), unique_keys=True))
-            except ValueError as error:
-                yield Unusable("truncated", f"no JSON ({error})")
+        yield from filter(bytes.strip, lines)
 
 
 def _read(row: Json) -> Brought | Unusable:
