@@ -30,6 +30,8 @@ from batch_calibration.settings import ApiScores
 
 MAX_BYTES = 100_000_000  # bytes of requests in a file; OpenAI accepts 200 MB
 KIND = "a file of answers"
+HELD = {"choices", "logprobs", "prompt_logprobs", "scores"}
+"""Members of an answer, one of which a row must have that is an answer itself."""
 OF_SERVER = ("model", "messages", "prompt")
 """Members of a request that Ray takes apart from the sampling parameters."""
 
@@ -178,11 +180,15 @@ def _read(row: Json) -> Brought | Unusable:
     status = count_at(response, "status_code") or 200
     body: Json = object_at(response, "body") or ({} if "status_code" in response else response)
     if not body and "response" not in object_at(row):
-        body = {name: member for name, member in object_at(row).items() if name != "custom_id"}
+        body = object_at(row)
         if answer := text_at(row, "answer"):
             body = parse_json(answer)
         elif "logprobs" in body and "choices" not in body:  # a row of vLLM's own library
             body = {**body, "outputs": [{"logprobs": body["logprobs"]}]}
+        elif not HELD.intersection(body):
+            return Unusable(
+                "unknown", f"no answer among {shown([*body])}, as in a file of requests"
+            )
     error = object_at(row).get("error")
     status = error_status(body) if status == 200 else status
     if status or error or not body:

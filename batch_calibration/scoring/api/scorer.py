@@ -150,7 +150,8 @@ class ApiScorer(label_texts.LabelScorer):
             try:
                 scores = self._protocol.read(answer, key.question, key.number)
             except InputError as error:
-                server, setting = self._server.address, self.settings.api_scores
+                server = self._server.address or f"{self.answers.path}"
+                setting = self.settings.api_scores
                 if reason := _refusal_in(answer):
                     refused = Refused(f"{server}: {reason}.")
                     refused.is_of_prompt = True
