@@ -77,7 +77,8 @@ def test_the_commands_of_the_table_run_in_their_order(tmp_path, monkeypatch, cap
     lines = [shlex.split(line) for line in ["batch-calibration demo", *typed]]
     programs = " ".join(line[1] for line in lines)
     assert programs == (
-        "demo diagnose calibrate threshold label report judge ask score compare recommend"
+        "demo diagnose calibrate threshold label report judge ask requests classify score compare "
+        "recommend"
     )
     for _program, *flags in lines:
         args = [_filled_in(flag, {"DIR": "mini"}) for flag in flags]
