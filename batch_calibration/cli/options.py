@@ -172,6 +172,7 @@ READING = (
     Flag("shards", "", "the files are parts of one data set", None),
     # By default the numbers decide.
     Flag("from-probs", "", "the numbers are probabilities, or are not", None),
+    Flag("counts", "", "the numbers count a row's sampled answers", False),
     Flag("cosines", "", "the numbers are cosines, scaled or not", False),
 )
 LEARNING = (

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import usual_jax
+from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.diagnosis.forms import ends, to_frame
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Options, find_skipped, run_methods, validation
@@ -224,7 +225,7 @@ def compare(
     labels: ArrayLike | None = None,
     options: Mapping[str, Options] | None = None,
     columns: Sequence[Hashable] | None = None,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     seed: int = 0,
 ) -> Comparison:
     """Measures the accuracy of every usable method on rows with known right labels.

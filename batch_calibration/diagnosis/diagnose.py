@@ -15,6 +15,7 @@ from batch_calibration.api import calibrate
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import read_scores, usual_jax
+from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.calibration.shift import LEAST_STATED_SHARE
 from batch_calibration.diagnosis.diagnosis import Diagnosis, Grades, Right, unit_of
 from batch_calibration.errors import InputError, refuse_unknown, shown
@@ -198,7 +199,7 @@ def diagnose(
     label_names: Sequence[str] = (),
     method: str = "bc",
     strength: float = 1.0,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     dtype: str = "",
     cosines: bool | None = None,
     ordinal: Ordinal | None = None,

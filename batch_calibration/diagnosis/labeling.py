@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax, softmax
 
 from batch_calibration.arrays.numbers import usual_jax
+from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import validation
 
@@ -17,7 +18,7 @@ COUNTS = (16, 32, 64)
 @usual_jax
 def rows_to_label(
     scores: ArrayLike, count: int, *, is_labeled: ArrayLike | None = None, seed: int = 0,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
 ) -> np.ndarray:  # fmt: skip
     """Chooses rows to label: a systematic sample of the rows in order of answer and doubt.
 

@@ -19,6 +19,7 @@ from scipy.special import softmax
 from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import usual_jax
+from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.calibration import pooled_shares
 from batch_calibration.calibration import shares as estimates
 from batch_calibration.calibration.base import label_normalized
@@ -223,7 +224,7 @@ def recommend(
     counts: Sequence[float] | Mapping[Hashable, float] | None = None,
     columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     cosines: bool | None = None,
     ordinal: Ordinal | None = None,
 ) -> Advice:
@@ -657,7 +658,7 @@ def recommend_together(
     same_rows: bool = False,
     columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     share: str | None = None,
 ) -> Together:
     """Recommends shares for several contexts of one task: prompts, demonstrations, models.

@@ -13,6 +13,7 @@ from scipy.special import expit, logit, logsumexp, ndtri
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import in_kind_of, names_of
 from batch_calibration.arrays.numbers import usual_jax
+from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.diagnosis.diagnose import check_names
 from batch_calibration.diagnosis.forms import to_frame
 from batch_calibration.errors import InputError, shown
@@ -126,7 +127,7 @@ class Threshold(NamedTuple):
         self,
         scores: ArrayLike,
         columns: Sequence[Hashable] | None = None,
-        from_probs: bool | None = None,
+        from_probs: FromProbs = None,
     ) -> object:
         """Returns the answers [n] by the cut-off: indices, or names for a frame (see `predict`).
 
@@ -175,7 +176,7 @@ def choose_threshold(
     goal: str,
     *,
     columns: Sequence[Hashable] | None = None,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
 ) -> Threshold:
     """Chooses the cut-off on a label's log-odds that reaches a goal on labeled rows.
 

@@ -55,6 +55,10 @@ def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
                 # Raises if the answers hold no label.
                 return _read_answers(read, where, beside, by_path[path], path, reading, task)
             if not by_path:
+                if counted := _count_answers(where, nested, plain, reading):
+                    columns, labels, notes = counted
+                    found = read(where, columns, replace(reading, labels=labels), task)
+                    return replace(found, are_counts=True, notes=(*found.notes, *notes))
                 _refuse_hard_labels(where, flat, reading)
                 raise
             # Names of candidates that vary, or of tokens, are no labels by themselves.
@@ -242,6 +246,54 @@ def _read_answers(
     return replace(
         imported, bound=bound, file_rows=np.array([*rows]), notes=tuple(notes), full=True
     )
+
+
+def _count_answers(
+    where: str, nested: Mapping[str, list[object]], plain: Columns, reading: Reading
+) -> tuple[Columns, tuple[str, ...], list[str]] | None:
+    """Counts each label in the column of lists of answers, or of dicts of counts if stated.
+
+    A list of answers repeats a label in some row, unlike a list of choices.
+
+    Returns:
+        The plain columns with a column of counts for each label, the labels, and notes; None
+        without such a column.
+    """
+    gold = reading.gold or next((name for name in plain if name.lower() in GOLD), "")
+    known = set(map(cells.text_of, plain.get(gold, ()))) - {"", "-1"}
+    kinds = (list, dict) if reading.from_probs == "counts" else (list,)
+    for name, column in nested.items():
+        if not all(isinstance(cell, kinds) or cell is None for cell in column):
+            continue
+        counts = [_count_texts(cell) for cell in column]
+        totals = sum(counts, Counter[str]())
+        if max(map(max, map(Counter.values, filter(None, counts))), default=0) < 2:
+            continue
+        labels = reading.labels or tuple(sorted(known))
+        label_of = top_k.match_tokens(totals, labels, reading.tokens, where)[0] if labels else {}
+        if len(set(label_of.values())) < min(len(labels), 2) or not labels:
+            got = ", ".join(repr(text) for text, _ in totals.most_common(cells.MAX_LISTED))
+            remedy = f"name the labels: {spell('labels', tuple(list(totals)[:2]))}"
+            at = f"{where}, column {name!r}"
+            raise InputError.at(at, "answers that name labels", got, remedy, "labels")
+        table = np.zeros((len(column), len(labels)))
+        for row, count in enumerate(counts):
+            for text in count.keys() & label_of.keys():
+                table[row, label_of[text]] += count[text]
+        notes = [f"The answers in {name!r} are counted for the labels {', '.join(labels)}."]
+        if lost := totals.total() - int(table.sum()):
+            text = next(text for text, _ in totals.most_common() if text not in label_of)
+            notes.append(f"{lost:,} of {totals.total():,} answers name no label, such as {text!r}.")
+        others = {other: plain[other] for other in plain if other not in labels}
+        return {**others, **dict(zip(labels, table.T, strict=True))}, labels, notes
+    return None
+
+
+def _count_texts(cell: object) -> Counter[str]:
+    """Counts the texts of a list, or returns the counts of a dict."""
+    if isinstance(cell, dict):
+        return Counter({key: count or 0 for key, count in cell.items()})
+    return Counter(filter(None, map(cells.text_of, cell or ())))  # type: ignore[call-overload]
 
 
 def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:
