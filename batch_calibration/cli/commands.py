@@ -11,7 +11,16 @@ from typing import TextIO
 
 import numpy as np
 
-from batch_calibration.cli import correcting, inputs, labeling, options, output, prior, summaries
+from batch_calibration.cli import (
+    correcting,
+    hard_answers,
+    inputs,
+    labeling,
+    options,
+    output,
+    prior,
+    summaries,
+)
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.correcting import advise_contexts, correct_contexts, read_contexts
 from batch_calibration.cli.judging import judge
@@ -71,6 +80,9 @@ def diagnose_files(args: Namespace) -> None:
     """Reports the label that each prompt prefers, and whether a correction helps."""
     output.check_output(args.plot, output.FIGURES)
     output.check_output(args.output, [".csv"])
+    if args.answers:
+        hard_answers.report_answers(args)
+        return
     correcting.check_method(args)
     corrected = correct_contexts(args, read_contexts(args)[1])
     if args.json:

@@ -159,6 +159,7 @@ READING = (
     Flag("labels", "A,B", "columns of scores, or label names in order"),
     Flag("tokens", "A=x|y,B=z", "tokens that represent a label"),
     Flag("gold", "COLUMN", "column of the right label, its name or index"),
+    Flag("answers", "COLUMN", "answers without scores: shares by --gold", of="diagnose"),
     Flag("gold-names", "A,B", "names of the right labels 0, 1, ..."),
     Flag("gold-as-is", "", "keep right labels that the scores do not fit", False),
     Flag("ids", "COLUMN", "column of row ids"),

@@ -56,8 +56,8 @@ def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
                 return _read_answers(read, where, beside, by_path[path], path, reading, task)
             if not by_path:
                 if counted := _count_answers(where, nested, plain, reading):
-                    columns, labels, notes = counted
-                    found = read(where, columns, replace(reading, labels=labels), task)
+                    columns, described, notes = counted
+                    found = read(where, columns, described, task)
                     return replace(found, are_counts=True, notes=(*found.notes, *notes))
                 _refuse_hard_labels(where, flat, reading)
                 raise
@@ -250,16 +250,16 @@ def _read_answers(
 
 def _count_answers(
     where: str, nested: Mapping[str, list[object]], plain: Columns, reading: Reading
-) -> tuple[Columns, tuple[str, ...], list[str]] | None:
+) -> tuple[Columns, Reading, list[str]] | None:
     """Counts each label in the column of lists of answers, or of dicts of counts if stated.
 
     A list of answers repeats a label in some row, unlike a list of choices.
 
     Returns:
-        The plain columns with a column of counts for each label, the labels, and notes; None
-        without such a column.
+        The plain columns with a column of counts for each label, the reading with these labels and
+        the column of right labels that names them, and notes; None without such a column.
     """
-    gold = reading.gold or next((name for name in plain if name.lower() in GOLD), "")
+    gold = _find_gold(plain, reading)
     known = set(map(cells.text_of, plain.get(gold, ()))) - {"", "-1"}
     kinds = (list, dict) if reading.from_probs == "counts" else (list,)
     for name, column in nested.items():
@@ -273,7 +273,8 @@ def _count_answers(
         label_of = top_k.match_tokens(totals, labels, reading.tokens, where)[0] if labels else {}
         if len(set(label_of.values())) < min(len(labels), 2) or not labels:
             got = ", ".join(repr(text) for text, _ in totals.most_common(cells.MAX_LISTED))
-            remedy = f"name the labels: {spell('labels', tuple(list(totals)[:2]))}"
+            names = tuple(text for text, _ in totals.most_common(2))
+            remedy = f"name the labels: {spell('labels', names)}"
             at = f"{where}, column {name!r}"
             raise InputError.at(at, "answers that name labels", got, remedy, "labels")
         table = np.zeros((len(column), len(labels)))
@@ -285,7 +286,10 @@ def _count_answers(
             text = next(text for text, _ in totals.most_common() if text not in label_of)
             notes.append(f"{lost:,} of {totals.total():,} answers name no label, such as {text!r}.")
         others = {other: plain[other] for other in plain if other not in labels}
-        return {**others, **dict(zip(labels, table.T, strict=True))}, labels, notes
+        if not reading.labels:
+            notes.append(f"They are the labels of the column {gold!r}, read as right labels.")
+            reading = replace(reading, labels=labels, gold=gold)
+        return {**others, **dict(zip(labels, table.T, strict=True))}, reading, notes
     return None
 
 
@@ -298,22 +302,36 @@ def _count_texts(cell: object) -> Counter[str]:
 
 def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:
     """Raises an error for answers without numbers, such as Anthropic's messages."""
-    used = (reading.gold, reading.ids, *reading.by) if reading.gold else GOLD
+    gold = _find_gold(columns, reading)
     columns = {name: column[:MAX_ROWS_LOOKED_AT] for name, column in columns.items()}
-    texts = {name: set(map(cells.text_of, column)) - {""} for name, column in columns.items()}
-    labels = set(map(str.casefold, reading.labels or texts.get(reading.gold, ())))
+    texts = {name: Counter(map(_bare, column)) - Counter([""]) for name, column in columns.items()}
+    labels = set(map(_bare, reading.labels or texts.get(gold, ())))
     answers = list[str]()
     for name, column in columns.items():
         numbers, _ = cells.numbers_of(column)
         if is_vector(column) or (numbers[np.isfinite(numbers)] % 1).any():
             return
-        are_labels = len(texts[name]) > 1 and set(map(str.casefold, texts[name])) <= labels
-        if name not in used and are_labels:
-            answers.insert(0, name)
-        elif name == "stop_reason":
+        named = sum(texts[name][label] for label in labels)
+        are_labels = len(texts[name]) > 1 and 2 * named > texts[name].total()
+        if name not in (gold, reading.ids, *reading.by) and are_labels:
             answers.append(name)
+    answers += [name for name in columns if name == "stop_reason"]
     if answers:
         got = f"answers without numbers, in {answers[0]!r}"
-        remedy = "ask an API that returns log-probabilities (logprobs=true, top_logprobs=20), or "
-        remedy += f"ask several times and write the share of each label ({spell('from_probs')})"
+        remedy = (
+            "ask an API for log-probabilities (logprobs=true, top_logprobs=20), or ask 10 times "
+            "and write a list of the answers in each cell; to correct the shares of the answers, "
+            "but no row, run batch-calibration diagnose FILE "
+            f"--answers={answers[0]} --gold={gold or 'COLUMN'}"
+        )
         raise InputError.at(where, "log-probabilities of the labels", got, remedy)
+
+
+def _find_gold(columns: Columns, reading: Reading) -> str:
+    """Returns the column of right labels, or the first one with a usual name, or ""."""
+    return reading.gold or next(filter(columns.__contains__, GOLD), "")
+
+
+def _bare(cell: object) -> str:
+    """Returns a text without capitals and without signs around it."""
+    return top_k.fold(cells.text_of(cell).strip(top_k.AROUND))

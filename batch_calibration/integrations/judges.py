@@ -21,9 +21,7 @@ from batch_calibration.files.rows import json_rows
 from batch_calibration.importers.cells import number_of, numbers_of, short_names
 from batch_calibration.importers.text_files import read_rows
 from batch_calibration.metrics import Estimate
-
-LEAST_HUMAN = 10
-"""The minimum number of human labels of each kind that a correction of a win rate needs."""
+from batch_calibration.metrics.confusion import LEAST_LABELED, solve_shares
 
 
 class Judgments(NamedTuple):
@@ -242,10 +240,10 @@ def corrected_rate(
 ) -> Estimate | None:
     """Estimates how often people prefer the candidate, from the judge and some human labels.
 
-    theta = (p + q0 - 1) / (q0 + q1 - 1) (Rogan and Gladen 1978). p is the judge's win rate on pairs
-    without human labels. q1 and q0 are the shares of pairs on which the judge agrees with people,
-    among the pairs with the candidate or the reference preferred by people. The interval comes from
-    the delta method with pseudo-counts (arXiv:2511.21140).
+    theta = (p + q0 - 1) / (q0 + q1 - 1) (`metrics.confusion.solve_shares`). p is the judge's win
+    rate on pairs without human labels. q1 and q0 are the shares of pairs on which the judge agrees
+    with people, among the pairs with the candidate or the reference preferred by people. The
+    interval comes from the delta method with pseudo-counts (arXiv:2511.21140).
 
     Args:
         wins: [n], whether the judge prefers the candidate.
@@ -261,7 +259,7 @@ def corrected_rate(
     questions = np.arange(len(wins)) if question is None else question
     is_of_judge = human < 0
     of_judge, of_people = wins[is_of_judge], (wins[human == 1], ~wins[human == 0])
-    if min(map(len, of_people)) < LEAST_HUMAN or not len(of_judge):
+    if min(map(len, of_people)) < LEAST_LABELED or not len(of_judge):
         return None
     z = float(ndtri(0.5 + level / 2))
 
@@ -276,7 +274,7 @@ def corrected_rate(
     power = q0 + q1 - 1
     if power <= 0:
         return None
-    theta = float(np.clip((p + q0 - 1) / power, 0.0, 1.0))
+    theta = float(solve_shares(np.array([1 - p, p]), np.array([[q0, 1 - q0], [1 - q1, q1]]))[1])
     variance = p * (1 - p) / n + (1 - theta) ** 2 * q0 * (1 - q0) / m0
     variance += theta**2 * q1 * (1 - q1) / m1
     reach = z * float(np.sqrt(variance)) / power
