@@ -51,9 +51,8 @@ _REMEDIES: dict[Kind, str] = {
     "ratings, logits or other scores where the highest is the best, or divide percentages by 100 "
     "and pass {yes}",
     "hard answers": "ask for log-probabilities, or 10 samples a row ({counts}), because a single "
-    "answer cannot be corrected (batch-calibration diagnose FILE --answers=COLUMN --gold=COLUMN "
-    "corrects the shares of such answers); pass {yes} or {no} if they are probabilities or other "
-    "scores",
+    "answer cannot be corrected (the command diagnose corrects the shares of a column of answers: "
+    "{answers}); pass {yes} or {no} if they are probabilities or other scores",
     "losses": "give their negatives, or pass {no} if the highest is the best",
     "both": "give numbers of one kind, such as np.log of the probabilities",
     "above 0": "the logarithm of a probability is at most 0: score that row again, or pass {no} if "
@@ -79,7 +78,7 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
     1. No score is above 0: log-probabilities.
     2. Each row holds probabilities or log-probabilities, and both occur: refused.
     3. All scores are whole numbers, and no name shows another kind: hard answers if each row has
-       a single 1 and 0 elsewhere, counts otherwise.
+       a single 1 and 0 elsewhere; counts, unless rows sum to about 100 by rounding.
     4. Nine of ten rows (four of ten if there are 20 rows or more) lie between 0 and 1 and sum to 1:
        probabilities. If they lie between 0 and 100 and sum to 100: percentages. The sums may differ
        by the rounding error of k numbers with their decimals, or by 2^-7, the error of bfloat16.
@@ -121,8 +120,9 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
     if named in (None, "probabilities") and low >= 0 and (rows[~is_gap] % 1 == 0).all():
         if (sums == 1).all():
             return Scale("hard answers", "a 1 in each row and 0 elsewhere, which are hard answers")
-        ends = sorted({f"{sums.min():g}", f"{sums.max():g}"}, key=float)
-        return Scale("counts", f"whole numbers with rows that sum to {' to '.join(ends)}")
+        if (sums == 100).all() or not _speaks_for_all(np.abs(sums - 100) <= k / 2):
+            ends = sorted({f"{sums.min():g}", f"{sums.max():g}"}, key=float)
+            return Scale("counts", f"whole numbers with rows that sum to {' to '.join(ends)}")
     for kind, total in (("probabilities", 1), ("percentages", 100)):
         is_inside = (rows_low >= -DUST) & (rows_high <= total * (1 + ROUNDING))
         is_of_kind = is_inside & (np.abs(sums - total) <= max(error, total * ROUNDING))
@@ -197,7 +197,8 @@ def to_nats(
         is_expected = beside_others and kind in of_others
         if kind in _REMEDIES and not is_expected:
             yes, no = spell("from_probs", True), spell("from_probs", False)
-            remedy = _REMEDIES[kind].format(yes=yes, no=no, counts=spell("from_probs", "counts"))
+            more = {"counts": spell("from_probs", "counts"), "answers": spell("answers", "COLUMN")}
+            remedy = _REMEDIES[kind].format(yes=yes, no=no, **more)
             raise InputError.at(where, "log-probabilities in nats", evidence, remedy)
     return scores
 
@@ -230,8 +231,7 @@ def _of_counts(counts: np.ndarray, where: str) -> np.ndarray:
         remedy = f"leave {spell('from_probs', 'counts')} out if they are other scores"
         raise InputError.at(where, expected, got, remedy)
     if totals.max(initial=0) < 2:
-        remedy = _REMEDIES["hard answers"].partition("; ")[0]
-        remedy = remedy.format(counts=spell("from_probs", "counts"))
+        remedy = "ask for 10 samples a row, because a single answer cannot be corrected"
         raise InputError.at(where, expected, "at most one answer a row", remedy)
     scores = np.log((known + 0.5) / (totals + known.shape[-1] / 2))
     return np.where(totals > 0, scores, np.nan)

@@ -11,18 +11,10 @@ from typing import TextIO
 
 import numpy as np
 
-from batch_calibration.cli import (
-    correcting,
-    hard_answers,
-    inputs,
-    labeling,
-    options,
-    output,
-    prior,
-    summaries,
-)
+from batch_calibration.cli import correcting, inputs, labeling, options, output, prior, summaries
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.correcting import advise_contexts, correct_contexts, read_contexts
+from batch_calibration.cli.hard_answers import report_answers
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting, show_progress
 from batch_calibration.cli.summaries import MAX_LISTED, CorrectedContext, temper
@@ -81,8 +73,7 @@ def diagnose_files(args: Namespace) -> None:
     output.check_output(args.plot, output.FIGURES)
     output.check_output(args.output, [".csv"])
     if args.answers:
-        hard_answers.report_answers(args)
-        return
+        return report_answers(args)
     correcting.check_method(args)
     corrected = correct_contexts(args, read_contexts(args)[1])
     if args.json:

@@ -260,37 +260,43 @@ def _count_answers(
         the column of right labels that names them, and notes; None without such a column.
     """
     gold = _find_gold(plain, reading)
-    known = set(map(cells.text_of, plain.get(gold, ()))) - {"", "-1"}
-    kinds = (list, dict) if reading.from_probs == "counts" else (list,)
+    kinds = (list, dict, type(None)) if reading.from_probs == "counts" else (list, type(None))
     for name, column in nested.items():
-        if not all(isinstance(cell, kinds) or cell is None for cell in column):
-            continue
         counts = [_count_texts(cell) for cell in column]
-        totals = sum(counts, Counter[str]())
-        if max(map(max, map(Counter.values, filter(None, counts))), default=0) < 2:
+        most = max(map(max, map(Counter.values, filter(None, counts))), default=0)
+        is_other = any(map(is_vector, nested.values())) and dict not in kinds  # scores
+        if most < 2 or is_other or not all(isinstance(cell, kinds) for cell in column):
             continue
-        labels = reading.labels or tuple(sorted(known))
-        label_of = top_k.match_tokens(totals, labels, reading.tokens, where)[0] if labels else {}
-        if len(set(label_of.values())) < min(len(labels), 2) or not labels:
-            got = ", ".join(repr(text) for text, _ in totals.most_common(cells.MAX_LISTED))
-            names = tuple(text for text, _ in totals.most_common(2))
-            remedy = f"name the labels: {spell('labels', names)}"
-            at = f"{where}, column {name!r}"
-            raise InputError.at(at, "answers that name labels", got, remedy, "labels")
+        known = set(map(cells.text_of, plain.get(gold, ()))) - {"", "-1"}
+        labels, totals = reading.labels or tuple(sorted(known)), sum(counts, Counter[str]())
+        at = f"{where}, column {name!r}"
+        label_of, notes = match_answers(totals, labels, reading.tokens, at)
         table = np.zeros((len(column), len(labels)))
         for row, count in enumerate(counts):
             for text in count.keys() & label_of.keys():
                 table[row, label_of[text]] += count[text]
-        notes = [f"The answers in {name!r} are counted for the labels {', '.join(labels)}."]
-        if lost := totals.total() - int(table.sum()):
-            text = next(text for text, _ in totals.most_common() if text not in label_of)
-            notes.append(f"{lost:,} of {totals.total():,} answers name no label, such as {text!r}.")
-        others = {other: plain[other] for other in plain if other not in labels}
+        notes.append(f"The answers in {name!r} are counted for the labels {', '.join(labels)}.")
         if not reading.labels:
             notes.append(f"They are the labels of the column {gold!r}, read as right labels.")
             reading = replace(reading, labels=labels, gold=gold)
+        others = {other: plain[other] for other in plain if other not in labels}
         return {**others, **dict(zip(labels, table.T, strict=True))}, reading, notes
     return None
+
+
+def match_answers(
+    counts: Counter[str], labels: Sequence[str], tokens: top_k.Forms, where: str
+) -> tuple[dict[str, int], list[str]]:
+    """Maps texts of answers to the index of their label, with a note on texts that name none."""
+    label_of = top_k.match_tokens(counts, labels, tokens, where)[0] if labels else {}
+    if len(labels) < 2 or not label_of:
+        names = tuple(text for text, _ in counts.most_common(2))
+        got, remedy = ", ".join(map(repr, names)), f"name the labels: {spell('labels', names)}"
+        raise InputError.at(where, "answers that name labels", got, remedy, "labels")
+    lost = Counter({text: counts[text] for text in counts if text not in label_of})
+    text = max(lost, key=lost.__getitem__, default="")
+    note = f"{where}: {lost.total():,} of {counts.total():,} answers name no label, such as "
+    return label_of, [f"{note}{text!r}, and are left out."] * bool(lost)
 
 
 def _count_texts(cell: object) -> Counter[str]:
@@ -320,9 +326,9 @@ def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:
         got = f"answers without numbers, in {answers[0]!r}"
         remedy = (
             "ask an API for log-probabilities (logprobs=true, top_logprobs=20), or ask 10 times "
-            "and write a list of the answers in each cell; to correct the shares of the answers, "
-            "but no row, run batch-calibration diagnose FILE "
-            f"--answers={answers[0]} --gold={gold or 'COLUMN'}"
+            "and write a list of the answers in each cell; the command diagnose corrects their "
+            f"shares, but no row, with {spell('answers', answers[0])} "
+            f"{spell('gold', gold or 'COLUMN')}"
         )
         raise InputError.at(where, "log-probabilities of the labels", got, remedy)
 

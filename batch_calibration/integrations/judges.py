@@ -203,7 +203,7 @@ def win_rate(
     independent = len(np.unique(questions[counted]))
     error = standard_error(influence[is_used], questions[is_used])
     reach = float(stdtrit(max(independent - 1, 1), 0.975)) * error
-    return Estimate(mean, mean - reach, mean + reach)
+    return Estimate(mean, max(mean - reach, 0.0), min(mean + reach, 1.0))
 
 
 def swap_pairs(judgments: Judgments) -> SwapPairs:
@@ -442,7 +442,7 @@ def _candidate_first(table: _Table) -> np.ndarray:
 
 def _scores(table: _Table, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the log-odds of the first answer [n], and whether the judge calls a tie [n]."""
-    names = [name for name in SCORES if name in table]
+    names = [name for name in SCORES if name in table] or _from_verdicts(table)
     if not names:
         return _from_log_probs(table, is_first)
     margins, is_tie = _margins(table, names[0], is_first)
@@ -473,6 +473,32 @@ def are_verdicts(margins: np.ndarray) -> bool:
     """
     sizes = np.abs(margins[~np.isnan(margins) & (margins != 0)])
     return len(sizes) > 2 and bool(np.ptp(sizes) < 1e-6)
+
+
+def _from_verdicts(table: _Table) -> list[str]:
+    """Adds the probabilities 1, 0 and 0.5 of a column of verdicts in words, and returns its name.
+
+    The cells of such a column are the two words of a pair in `OPTIONS`, and ties.
+    """
+    found = dict[str, tuple[str, str]]()
+    for name, cells in table.unread().items():
+        texts = {str(cell).strip().lower() for cell in cells if cell not in (None, "")}
+        for pair in OPTIONS:
+            is_of_words = pair[0].isalpha() and set(pair) <= texts <= {*pair, *TIES}
+            if is_of_words and name != "human":
+                found[name] = pair
+    if len(found) > 1:
+        remedy = "leave the others out"
+        raise InputError.at(table.wheres[0], "one column of verdicts", shown([*found]), remedy)
+    for name, (winner, loser) in found.items():
+        share = {winner: 1.0, loser: 0.0} | dict.fromkeys(TIES, 0.5)
+        is_place = winner != "candidate"
+        column = "p_first" if is_place else "p_candidate"
+        table[column] = [share.get(str(cell).strip().lower()) for cell in table.take(name)]
+        answer = "the answer shown first" if is_place else "the candidate's answer"
+        table.notes.append(f"{name!r} is read as verdicts: {winner!r} prefers {answer}.")
+        return [column]
+    return []
 
 
 def _from_log_probs(table: _Table, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -513,8 +539,8 @@ def _margins(table: _Table, name: str, is_first: np.ndarray) -> tuple[np.ndarray
         got = f"a sum of {np.nanmin(total):.2f} to {np.nanmax(total):.2f}"
         raise InputError.at(where, expected, got, f"divide them by their sum, or remove {columns}")
     inside = shares[:2][(shares[:2] > 0) & (shares[:2] < 1) & (shares[:2] != 0.5)]
-    # If all judgments are 0, 1 or ties, the smallest probability is set to one in a thousand.
-    smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3
+    # If all judgments are 0, 1 or ties, the smallest probability is set to one in a million.
+    smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-6
     log_odds = np.subtract(*np.log(np.clip(shares[:2], smallest, 1 - smallest)))
     is_tie = np.isclose(log_odds, 0) | (tie > np.maximum(probs, against))
     return np.where(is_first | (name == "p_first"), log_odds, -log_odds), is_tie
