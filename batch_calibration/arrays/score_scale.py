@@ -269,6 +269,7 @@ def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
             return np.asarray(np.log(np.clip(probs, 0, 1)))
     remedies: dict[Kind, str] = {
         "percentages": "divide them by 100",
+        "counts": f"divide percentages by 100, or pass {spell('from_probs', 'counts')} for counts",
         "losses": f"they are losses: give their negatives, without {spell('from_probs', True)}",
         "both": _REMEDIES["both"],
     }

@@ -60,7 +60,8 @@ def report_answers(args: Namespace) -> None:
         return
     for title, shares in found.items():
         cells: Cells = [["label", *shares]]
-        cells += [[name, *(str(column[name]) for column in shares.values())] for name in labels]
+        for name in labels:
+            cells.append([name, *(str(column[name]) for column in shares.values())])
         n, note = int((orders[title] >= 0).sum()), CORRECTED if len(shares) > 1 else TOO_FEW
         show_cells(f"Shares of {n:,} answers in {title!r} in % [95 % interval]", cells, note)
     if len(found) == 2:

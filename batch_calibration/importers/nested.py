@@ -262,10 +262,11 @@ def _count_answers(
     gold = _find_gold(plain, reading)
     kinds = (list, dict, type(None)) if reading.from_probs == "counts" else (list, type(None))
     for name, column in nested.items():
-        counts = [_count_texts(cell) for cell in column]
-        most = max(map(max, map(Counter.values, filter(None, counts))), default=0)
         is_other = any(map(is_vector, nested.values())) and dict not in kinds  # scores
-        if most < 2 or is_other or not all(isinstance(cell, kinds) for cell in column):
+        if is_other or not all(isinstance(cell, kinds) for cell in column):
+            continue
+        counts = list(map(_count_texts, column))
+        if max(map(max, map(Counter.values, filter(None, counts))), default=0) < 2:
             continue
         known = set(map(cells.text_of, plain.get(gold, ()))) - {"", "-1"}
         labels, totals = reading.labels or tuple(sorted(known)), sum(counts, Counter[str]())
