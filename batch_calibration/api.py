@@ -13,12 +13,11 @@ from batch_calibration.arrays.alignment import column_numbers, in_label_order, i
 from batch_calibration.arrays.frames import in_kind_of, is_frame, names_of
 from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
-from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.calibration import temperature as tempering
 from batch_calibration.errors import InputError
 from batch_calibration.methods.run import correct_group
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.typing import Key
+from batch_calibration.typing import FromProbs, Key
 
 ScoresT = TypeVar("ScoresT")
 

@@ -20,13 +20,12 @@ from batch_calibration import methods
 from batch_calibration.arrays.alignment import in_label_order, in_row_order, is_text
 from batch_calibration.arrays.missing_scores import Missing
 from batch_calibration.arrays.numbers import check_key, usual_jax
-from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.calibration import running
 from batch_calibration.calibration import temperature as tempering
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
 from batch_calibration.diagnosis.advice import AdviceSource, load_advice, refuse_beside_advice
 from batch_calibration.errors import InputError, callers_level, shown
-from batch_calibration.typing import Key, Labels
+from batch_calibration.typing import FromProbs, Key, Labels
 
 STREAMED = "bc"
 """The method with a running mean as its bias, which `partial_fit` can update."""

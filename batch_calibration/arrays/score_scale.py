@@ -9,6 +9,7 @@ import numpy as np
 from batch_calibration.arrays import missing_scores
 from batch_calibration.arrays.missing_scores import LARGEST, find_missing
 from batch_calibration.errors import InputError, spell
+from batch_calibration.typing import FromProbs as FromProbs
 
 Kind = (
     Literal["log-probabilities", "probabilities", "small probabilities", "percentages", "losses"]
@@ -18,9 +19,6 @@ Kind = (
 least 0; "hard answers": a 1 in each row and 0 elsewhere; "both": some rows are probabilities,
 others log-probabilities; "above 0": named log-probabilities, but one is above 0; "others": other
 scores where the highest is the best, such as logits."""
-FromProbs = bool | Literal["counts"] | None
-"""The kind of scores as a user states it: True for probabilities, "counts" for counts of a row's
-sampled answers, False for other scores; None detects the kind."""
 
 ROUNDING = 2.0**-7  # rounding error of bfloat16 in a probability or a sum of probabilities
 DUST = 1e-6  # error of arithmetic such as 1 - q, by which a probability may fall below 0

@@ -80,23 +80,24 @@ def _read(
         got = f"{len(files)} files and {len(names)} columns"
         remedy = "give one file with two columns, or two files with one column, for two orders"
         raise InputError.at("--answers", "one column of answers", got, remedy)
-    orders, tables = dict[str, list[str]](), [*map(_columns, files)]
+    orders, tables, first = dict[str, list[str]](), [*map(_columns, files)], list[str]()
+    ids = reading.ids or "id" * all("id" in table for table in tables)
+    if len(files) > 1 and not ids:
+        summaries.say_notes(["The rows of both files are matched by their order, without --ids."])
     for path, columns in zip(files, tables, strict=True):
         of_first = reading.gold if path == files[0] else ""
         for name in filter(None, (*names, reading.ids, of_first)):
             refuse_unknown("column", name, columns, where=path)
-        ids = reading.ids or "id" * all("id" in table for table in tables)
-        keys = texts_of(columns[ids]) if ids else [*map(str, range(len(columns[names[0]])))]
-        if path == files[0]:
-            first = keys
-        if sorted(keys) != sorted(first) or (len(files) > 1 and len(set(keys)) < len(keys)):
+        keys = [*map(str, range(len(columns[names[0]])))]
+        if len(files) > 1 and ids:
+            keys = texts_of(columns[ids])
+        first, row_of = first or keys, dict(zip(keys, range(len(keys)), strict=True))
+        if row_of.keys() != set(first) or len(row_of) < len(keys):
             remedy = "name a column of row ids that both files have with --ids"
             raise InputError.at(path, "each row of both files once", "other ids", remedy)
-        order = np.argsort(np.argsort(first))  # ids are unique, or of a single file
-        rows = np.argsort(keys)[order] if len(files) > 1 else range(len(keys))
         for name in names:
-            texts = texts_of(columns[name])
-            orders[name if len(files) == 1 else str(path)] = [texts[row] for row in rows]
+            texts, title = texts_of(columns[name]), name if len(files) == 1 else str(path)
+            orders[title] = [texts[row_of[key]] for key in first]
     given = texts_of(tables[0][reading.gold]) if reading.gold else next(iter(orders.values()))
     labels = reading.labels or tuple(sorted(set(given) - {"", "-1"}))
     gold = np.full(len(first), -1)

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import usual_jax
-from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.diagnosis.forms import ends, to_frame
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Options, find_skipped, run_methods, validation
@@ -21,6 +20,7 @@ from batch_calibration.methods.table import SHIPPED, in_table_order
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of, measure_reliability
 from batch_calibration.metrics.reliability import COLUMNS, Reliability
 from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.typing import FromProbs
 
 BASELINE, CORRECTED = REFERENCES = "icl", "bc"
 """The baseline of all gains is ICL. Short tables always show ICL and BC."""

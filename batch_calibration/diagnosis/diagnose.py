@@ -15,7 +15,6 @@ from batch_calibration.api import calibrate
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import read_scores, usual_jax
-from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.calibration.shift import LEAST_STATED_SHARE
 from batch_calibration.diagnosis.diagnosis import Diagnosis, Grades, Right, unit_of
 from batch_calibration.errors import InputError, refuse_unknown, shown
@@ -24,7 +23,7 @@ from batch_calibration.methods.run import holds_cosines
 from batch_calibration.metrics import accuracy_of, gain_of, measure_reliability
 from batch_calibration.metrics.grades import are_numbers, grade_values, measure_grades
 from batch_calibration.scores import ScoreTable, check_distinct
-from batch_calibration.typing import Ordinal
+from batch_calibration.typing import FromProbs, Ordinal
 
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
 """The largest relative rounding error of each half-precision dtype; 0 in full precision."""

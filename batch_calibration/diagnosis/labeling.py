@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax, softmax
 
 from batch_calibration.arrays.numbers import usual_jax
-from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import validation
+from batch_calibration.typing import FromProbs
 
 COUNTS = (16, 32, 64)
 """Numbers of labels in the sentence on the error that they leave."""

@@ -19,7 +19,6 @@ from scipy.special import softmax
 from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.frames import is_frame, names_of
 from batch_calibration.arrays.numbers import usual_jax
-from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.calibration import pooled_shares
 from batch_calibration.calibration import shares as estimates
 from batch_calibration.calibration.base import label_normalized
@@ -35,7 +34,7 @@ from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, v
 from batch_calibration.metrics import accuracy_of, gain_of
 from batch_calibration.metrics.grades import grade_values
 from batch_calibration.scores import NO_PLACE_BIAS, ScoreTable, make_block
-from batch_calibration.typing import Ordinal, Scalar
+from batch_calibration.typing import FromProbs, Ordinal, Scalar
 
 FOLDS = 8
 PAIRS = np.column_stack(np.triu_indices(FOLDS))

@@ -13,12 +13,12 @@ from scipy.special import expit, logit, logsumexp, ndtri
 from batch_calibration.arrays.alignment import column_numbers, in_row_order
 from batch_calibration.arrays.frames import in_kind_of, names_of
 from batch_calibration.arrays.numbers import usual_jax
-from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.diagnosis.diagnose import check_names
 from batch_calibration.diagnosis.forms import to_frame
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import validation
 from batch_calibration.metrics import Estimate
+from batch_calibration.typing import FromProbs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
@@ -259,20 +259,28 @@ def _count_answers(
         The plain columns with a column of counts for each label, the reading with these labels and
         the column of right labels that names them, and notes; None without such a column.
     """
-    gold = _find_gold(plain, reading)
+    gold, tokens = _find_gold(plain, reading), reading.tokens
     kinds = (list, dict, type(None)) if reading.from_probs == "counts" else (list, type(None))
+    if dict not in kinds and any(map(is_vector, nested.values())):
+        return None
+    known = set(map(cells.text_of, plain.get(gold, ()))) - {"", "-1"}
+    labels, found = reading.labels or tuple(sorted(known)), dict[str, list[Counter[str]]]()
+    # Right labels that are indices do not name the labels.
+    is_unnamed = not reading.labels and all(map(str.isdecimal, known))
     for name, column in nested.items():
-        is_other = any(map(is_vector, nested.values())) and dict not in kinds  # scores
-        if is_other or not all(isinstance(cell, kinds) for cell in column):
-            continue
-        counts = list(map(_count_texts, column))
-        if max(map(max, map(Counter.values, filter(None, counts))), default=0) < 2:
-            continue
-        known = set(map(cells.text_of, plain.get(gold, ()))) - {"", "-1"}
-        labels, totals = reading.labels or tuple(sorted(known)), sum(counts, Counter[str]())
-        at = f"{where}, column {name!r}"
-        label_of, notes = match_answers(totals, labels, reading.tokens, at)
-        table = np.zeros((len(column), len(labels)))
+        if all(isinstance(cell, kinds) for cell in column):
+            counts = list(map(_count_texts, column))
+            most = max((max(of_row.values()) for of_row in counts if of_row), default=0)
+            totals = _sum_counts(counts)
+            if most > 1 and (is_unnamed or top_k.match_tokens(totals, labels, tokens, where)[0]):
+                found[name] = counts
+    if len(found) > 1:
+        got, remedy = " and ".join(map(repr, found)), "leave the others out"
+        raise InputError.at(where, "one column of answers", got, remedy)
+    for name, counts in found.items():
+        at, totals = f"{where}, column {name!r}", _sum_counts(counts)
+        label_of, notes = match_answers(totals, labels, tokens, at)
+        table = np.zeros((len(counts), len(labels)))
         for row, count in enumerate(counts):
             for text in count.keys() & label_of.keys():
                 table[row, label_of[text]] += count[text]
@@ -296,15 +304,24 @@ def match_answers(
         raise InputError.at(where, "answers that name labels", got, remedy, "labels")
     lost = Counter({text: counts[text] for text in counts if text not in label_of})
     text = max(lost, key=lost.__getitem__, default="")
-    note = f"{where}: {lost.total():,} of {counts.total():,} answers name no label, such as "
+    note = f"{where}: {lost.total():,.0f} of {counts.total():,.0f} answers name no label, such as "
     return label_of, [f"{note}{text!r}, and are left out."] * bool(lost)
 
 
 def _count_texts(cell: object) -> Counter[str]:
     """Counts the texts of a list, or returns the counts of a dict."""
     if isinstance(cell, dict):
-        return Counter({key: count or 0 for key, count in cell.items()})
+        numbers = {key: cells.number_of(count) or 0.0 for key, count in cell.items()}
+        return Counter(numbers)
     return Counter(filter(None, map(cells.text_of, cell or ())))  # type: ignore[call-overload]
+
+
+def _sum_counts(counts: Iterable[Counter[str]]) -> Counter[str]:
+    """Returns the sum of the counts of all rows."""
+    total = Counter[str]()
+    for of_row in counts:
+        total.update(of_row)
+    return total
 
 
 def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:

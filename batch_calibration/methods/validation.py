@@ -13,10 +13,10 @@ import numpy as np
 from batch_calibration.arrays import missing_scores, numbers
 from batch_calibration.arrays.frames import column_names, is_frame
 from batch_calibration.arrays.missing_scores import BOUND, LARGEST, Missing
-from batch_calibration.arrays.score_scale import FromProbs, keep_differences, note_fillers, to_nats
+from batch_calibration.arrays.score_scale import keep_differences, note_fillers, to_nats
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError, callers_level
-from batch_calibration.typing import AnyArray
+from batch_calibration.typing import AnyArray, FromProbs
 
 MIN_ROWS_WITHOUT_WARNING = 10
 """The fewest rows without a warning. Accuracy on all rows with a bias learned from 2, 10, 50 and

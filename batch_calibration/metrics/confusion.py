@@ -1,5 +1,7 @@
 """Estimates shares of right labels from answers without scores, by a confusion matrix."""
 
+from itertools import starmap
+
 import numpy as np
 from scipy.optimize import nnls
 
@@ -66,5 +68,5 @@ def corrected_shares(
     # Each [2, k]; an answer without a labeled row has the shares of pseudo-rows in the draws.
     low, high = np.quantile(np.array(list(map(solve, drawn))), (1 - TAIL, TAIL), axis=0)
     found = np.stack([solve(cells), low, high], axis=-1)
-    by_label, by_answer = ([Estimate(*map(float, ends)) for ends in way] for way in found)
+    by_label, by_answer = ([*starmap(Estimate, ends)] for ends in found.tolist())
     return by_label, by_answer

@@ -113,6 +113,15 @@ def test_labels_that_nothing_names_are_asked_for(refuses):
     check(*tables_of({"a": ANSWERS, "truth": GOLD}, Reading(labels=NAMES)))
 
 
+def test_several_lists_of_labels_are_asked_about_and_other_lists_are_not_read(refuses):
+    shown = [["yes", "no", "yes"]] * 30  # labels of demonstrations
+    table = {"a": ANSWERS, "shown": shown, "words": [["the", "the"]] * 30, "gold": TEXTS}
+    error = refuses(tables_of, table)
+    assert (error.expected, error.got) == ("one column of answers", "'a' and 'shown'")
+    del table["shown"]
+    check(*tables_of(table))
+
+
 def test_lists_of_choices_are_no_answers(refuses):
     """Each choice once, and a single answer a row: nothing is counted."""
     for column in ([[*NAMES]] * 30, [["yes"], ["no"]] * 15):
