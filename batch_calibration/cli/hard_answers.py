@@ -12,7 +12,7 @@ from batch_calibration.cli import inputs, options, output, summaries
 from batch_calibration.cli.prior import read_columns
 from batch_calibration.errors import InputError, refuse_unknown
 from batch_calibration.importers import Reading
-from batch_calibration.importers.cells import Column, texts_of
+from batch_calibration.importers.cells import MAX_LISTED, Column, texts_of
 from batch_calibration.importers.compressed import plain_copy
 from batch_calibration.importers.gold import read_gold
 from batch_calibration.importers.nested import match_answers
@@ -96,10 +96,12 @@ def _read(
             remedy = "name a column of row ids that both files have with --ids"
             raise InputError.at(path, "each row of both files once", "other ids", remedy)
         for name in names:
-            texts, title = texts_of(columns[name]), name if len(files) == 1 else str(path)
-            orders[title] = [texts[row_of[key]] for key in first]
+            own, title = texts_of(columns[name]), name if len(files) == 1 else str(path)
+            orders[title] = [own[row_of[key]] for key in first]
     given = texts_of(tables[0][reading.gold]) if reading.gold else next(iter(orders.values()))
-    labels = reading.labels or tuple(sorted(set(given) - {"", "-1"}))
+    texts = tuple(sorted(set(given) - {"", "-1"}))
+    # More texts are not all labels, unless they are right labels.
+    labels = reading.labels or texts * (bool(reading.gold) or len(texts) <= MAX_LISTED)
     gold = np.full(len(first), -1)
     if reading.gold:
         at = f"{files[0]}, column {reading.gold!r}"

@@ -152,7 +152,7 @@ HOME = re.compile(r"^(--[\w.-]+=)(?:~|\$HOME)(?=/|$)")
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
 SHARES = "no=0.8,yes=0.2; 0.7..0.9; balanced[:POINTS]; estimated; a file; FILE:COLUMN to count"
 PLACE = "the label's place in several tokens: first, last, json:KEY or a regular expression"
-MISSING = "labels not returned: least, drop, bound or nats such as -30 (docs/your-scores.md)"
+MISSING = "labels not returned: least, drop, bound, nats"
 TEMPERATURE = "divisor of the scores: a number, or auto"
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
