@@ -17,7 +17,7 @@ from batch_calibration.calibration import temperature as tempering
 from batch_calibration.errors import InputError
 from batch_calibration.methods.run import correct_group
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.typing import Key
+from batch_calibration.typing import FromProbs, Key
 
 ScoresT = TypeVar("ScoresT")
 
@@ -26,7 +26,7 @@ ScoresT = TypeVar("ScoresT")
 def calibrate(
     scores: Sequence[object],
     method: str = "bc", *, probe: object = None, labeled: object = None, labels: object = None,
-    columns: Sequence[Hashable] | None = None, from_probs: bool | None = None,
+    columns: Sequence[Hashable] | None = None, from_probs: FromProbs = None,
     key: int | Key | None = None, floor: float | None = None, missing: Missing | None = None,
     bound: object = None, temperature: tempering.Temperature | None = None, **options: object,
 ) -> np.ndarray: ...  # fmt: skip
@@ -36,7 +36,7 @@ def calibrate(
 def calibrate(
     scores: ScoresT,
     method: str = "bc", *, probe: object = None, labeled: object = None, labels: object = None,
-    columns: Sequence[Hashable] | None = None, from_probs: bool | None = None,
+    columns: Sequence[Hashable] | None = None, from_probs: FromProbs = None,
     key: int | Key | None = None, floor: float | None = None, missing: Missing | None = None,
     bound: object = None, temperature: tempering.Temperature | None = None, **options: object,
 ) -> ScoresT: ...  # fmt: skip
@@ -51,7 +51,7 @@ def calibrate(
     labeled: object = None,
     labels: object = None,
     columns: Sequence[Hashable] | None = None,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     key: int | Key | None = None,
     floor: float | None = None,
     missing: Missing | None = None,
@@ -79,9 +79,10 @@ def calibrate(
         columns: Names of the label columns, if a frame has other columns, too. Frames of probe and
             labeled must have columns with the same names.
         from_probs: True: scores, probe and labeled are probabilities, and their logarithm is taken.
-            None: detect the scale (see `arrays.find_scale`), and raise on probabilities,
-            percentages, losses or ambiguous values. False: use the numbers as given, such as
-            cosines.
+            "counts": they count each label among n sampled answers of a row, and are replaced by
+            log((count + 1/2) / (n + k/2)). None: detect the scale (see `arrays.find_scale`), and
+            raise on probabilities, percentages, counts, losses or ambiguous values. False: use the
+            numbers as given, such as cosines.
         key: An int seed or a `jax.random` key (pc).
         floor: Raises scores below this many nats, minus infinity too, to this value.
         missing: Replacement for NaN, minus infinity, -9999.0 and all scores below -1e6, if these
@@ -198,7 +199,7 @@ def ensemble(
     contexts: Iterable[object],
     *,
     columns: Sequence[Hashable] | None = None,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     missing: Missing | None = None,
 ) -> object:
     """Combines several prompts' scores by the mean of their corrected log-probabilities.

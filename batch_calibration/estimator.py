@@ -25,7 +25,7 @@ from batch_calibration.calibration import temperature as tempering
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
 from batch_calibration.diagnosis.advice import AdviceSource, load_advice, refuse_beside_advice
 from batch_calibration.errors import InputError, callers_level, shown
-from batch_calibration.typing import Key, Labels
+from batch_calibration.typing import FromProbs, Key, Labels
 
 STREAMED = "bc"
 """The method with a running mean as its bias, which `partial_fit` can update."""
@@ -70,9 +70,9 @@ class LabelBiasCorrector(
         metric: The metric by which bcl chooses its strength, "accuracy" or "macro_f1".
         floor: Raises scores below this many nats, minus infinity too, to this value.
         missing: Replacement for scores of labels that were not returned; see `calibrate`.
-        from_probs: True: the rows are probabilities, and their logarithm is taken. None: detect
-            the scale (see `arrays.find_scale`), and refuse all but log-probabilities. False: accept
-            any numbers.
+        from_probs: True: the rows are probabilities, and their logarithm is taken. "counts": they
+            count sampled answers (see `calibrate`). None: detect the scale (see
+            `arrays.find_scale`), and refuse all but log-probabilities. False: accept any numbers.
         classes: The class of each column, in order.
         temperature: T, by which the corrected scores are divided for `predict_proba`, or "auto":
             fitted to the rows with labels `y` (see `fit_temperature`).
@@ -108,7 +108,7 @@ class LabelBiasCorrector(
         metric: str | None = None,
         floor: float | None = None,
         missing: Missing | None = None,
-        from_probs: bool | None = None,
+        from_probs: FromProbs = None,
         classes: Sequence[Hashable] | None = None,
         advice: AdviceSource | None = None,
         temperature: tempering.Temperature | None = None,

@@ -7,7 +7,7 @@ Scores are natural logarithms (nats) of a label's probability given a prompt.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -46,3 +46,6 @@ Factors = Float[jax.Array, "k k k"]
 Starts = Float[jax.Array, "s k k"]
 Ordinal = bool | Sequence[str]
 """True if labels are grades, or their names from lowest to highest."""
+FromProbs = bool | Literal["counts"] | None
+"""The kind of scores as a user states it: True for probabilities, "counts" for counts of a row's
+sampled answers, False for other scores; None detects the kind."""

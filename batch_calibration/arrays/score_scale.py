@@ -9,14 +9,16 @@ import numpy as np
 from batch_calibration.arrays import missing_scores
 from batch_calibration.arrays.missing_scores import LARGEST, find_missing
 from batch_calibration.errors import InputError, spell
+from batch_calibration.typing import FromProbs as FromProbs
 
 Kind = (
     Literal["log-probabilities", "probabilities", "small probabilities", "percentages", "losses"]
-    | Literal["both", "above 0", "unclear", "others"]
+    | Literal["counts", "hard answers", "both", "above 0", "unclear", "others"]
 )
-"""Kinds of scores. "small probabilities": rows sum to less than 1; "both": some rows are
-probabilities, others log-probabilities; "above 0": named log-probabilities, but one is above 0;
-"others": other scores where the highest is the best, such as logits."""
+"""Kinds of scores. "small probabilities": rows sum to less than 1; "counts": whole numbers of at
+least 0; "hard answers": a 1 in each row and 0 elsewhere; "both": some rows are probabilities,
+others log-probabilities; "above 0": named log-probabilities, but one is above 0; "others": other
+scores where the highest is the best, such as logits."""
 
 ROUNDING = 2.0**-7  # rounding error of bfloat16 in a probability or a sum of probabilities
 DUST = 1e-6  # error of arithmetic such as 1 - q, by which a probability may fall below 0
@@ -43,6 +45,12 @@ _REMEDIES: dict[Kind, str] = {
     "probabilities": "pass {yes}, or {no} if they are scores of another kind",
     "small probabilities": "pass {yes}, or {no} if they are scores of another kind",
     "percentages": "divide them by 100 and pass {yes}",
+    "counts": "pass {counts} if they count the sampled answers of each row, {no} if they are "
+    "ratings, logits or other scores where the highest is the best, or divide percentages by 100 "
+    "and pass {yes}",
+    "hard answers": "ask for log-probabilities, or 10 samples a row ({counts}), because a single "
+    "answer cannot be corrected (the command diagnose corrects the shares of a column of answers: "
+    "{answers}); pass {yes} or {no} if they are probabilities or other scores",
     "losses": "give their negatives, or pass {no} if the highest is the best",
     "both": "give numbers of one kind, such as np.log of the probabilities",
     "above 0": "the logarithm of a probability is at most 0: score that row again, or pass {no} if "
@@ -67,13 +75,15 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
 
     1. No score is above 0: log-probabilities.
     2. Each row holds probabilities or log-probabilities, and both occur: refused.
-    3. Nine of ten rows (four of ten if there are 20 rows or more) lie between 0 and 1 and sum to 1:
+    3. All scores are whole numbers, and no name shows another kind: hard answers if each row has
+       a single 1 and 0 elsewhere; counts, unless rows sum to about 100 by rounding.
+    4. Nine of ten rows (four of ten if there are 20 rows or more) lie between 0 and 1 and sum to 1:
        probabilities. If they lie between 0 and 100 and sum to 100: percentages. The sums may differ
        by the rounding error of k numbers with their decimals, or by 2^-7, the error of bfloat16.
-    4. All column names begin or end with a word for one kind: "p", "prob", "loss", "logits" ...
-    5. Some scores are below 0: scores of another kind, such as logits, which are used unchanged.
-    6. Scores lie between 0 and 1 and sum to at most 1: probabilities of a part of the vocabulary.
-    7. exp(-s) sums to 1: losses. For any other numbers above 0 the user must choose the kind.
+    5. All column names begin or end with a word for one kind: "p", "prob", "loss", "logits" ...
+    6. Some scores are below 0: scores of another kind, such as logits, which are used unchanged.
+    7. Scores lie between 0 and 1 and sum to at most 1: probabilities of a part of the vocabulary.
+    8. exp(-s) sums to 1: losses. For any other numbers above 0 the user must choose the kind.
 
     Missing scores are ignored. `names` are the names of the score columns, or the name of the only
     column if it holds all scores of a row.
@@ -104,6 +114,13 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
     if (is_logs | is_probs).all() and is_logs.any() and is_probs.any():
         pair = [_row_of(scores, row_numbers[which]) for which in (is_probs, is_logs)]
         return Scale("both", f"probabilities in {pair[0]} and log-probabilities in {pair[1]}")
+    named = _named_kind(names)
+    if named in (None, "probabilities") and low >= 0 and (rows[~is_gap] % 1 == 0).all():
+        if (sums == 1).all():
+            return Scale("hard answers", "a 1 in each row and 0 elsewhere, which are hard answers")
+        if (sums == 100).all() or not _speaks_for_all(np.abs(sums - 100) <= k / 2):
+            ends = sorted({f"{sums.min():g}", f"{sums.max():g}"}, key=float)
+            return Scale("counts", f"whole numbers with rows that sum to {' to '.join(ends)}")
     for kind, total in (("probabilities", 1), ("percentages", 100)):
         is_inside = (rows_low >= -DUST) & (rows_high <= total * (1 + ROUNDING))
         is_of_kind = is_inside & (np.abs(sums - total) <= max(error, total * ROUNDING))
@@ -111,7 +128,6 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
             odd = "" if is_of_kind.all() else f" (not {_row_of(scores, row_numbers[~is_of_kind])})"
             shown = f"numbers from 0 to {total} with rows that sum to about {total}{odd}"
             return Scale(kind, f"{shown}, which are {kind}")  # type: ignore[arg-type]
-    named = _named_kind(names)
     listed = ", ".join(map(repr, list(names)[:3]))
     if named == "losses":
         return Scale("losses", f"{low:g} to {high:g} under {listed}, which are losses")
@@ -141,7 +157,7 @@ def are_losses(rows: np.ndarray) -> bool:
 def to_nats(
     scores: np.ndarray,
     where: str,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     *,
     names: Iterable[Hashable] = (),
     beside_others: bool = False,
@@ -149,10 +165,11 @@ def to_nats(
     """Converts scores [..., n, k] to nats; the probability 0 becomes minus infinity.
 
     Args:
-        scores: log-probabilities in nats, or probabilities.
+        scores: log-probabilities in nats, probabilities, or counts of sampled answers.
         where: the name of the scores in messages.
-        from_probs: True for probabilities; False leaves the numbers unchanged; None detects the
-            scale (`find_scale`) and refuses probabilities, percentages, losses and unclear numbers.
+        from_probs: True for probabilities; "counts" for counts (`_of_counts`); False leaves the
+            numbers unchanged; None detects the scale (`find_scale`) and refuses probabilities,
+            percentages, counts, losses and unclear numbers.
         names: the names of the columns.
         beside_others: True if other scores of the same labels are logits or the like. Numbers above
             0 are then accepted, except probabilities and percentages.
@@ -164,7 +181,7 @@ def to_nats(
     [[0.0, -inf]]
     """
     if from_probs:
-        return _logarithms(scores, where)
+        return (_of_counts if from_probs == "counts" else _logarithms)(scores, where)
     if from_probs is None:
         if (columns := list(map(str, names))) and all(map(OTHER_BASE.search, columns)):
             got = f"logarithms to another base, named {', '.join(map(repr, columns[:3]))}"
@@ -174,10 +191,12 @@ def to_nats(
         kind, evidence = find_scale(scores, names)
         if kind == "log-probabilities":
             _refuse_other_base(scores, where)
-        is_expected = beside_others and kind in ("small probabilities", "losses", "unclear")
+        of_others = ("small probabilities", "counts", "losses", "unclear")
+        is_expected = beside_others and kind in of_others
         if kind in _REMEDIES and not is_expected:
             yes, no = spell("from_probs", True), spell("from_probs", False)
-            remedy = _REMEDIES[kind].format(yes=yes, no=no)
+            more = {"counts": spell("from_probs", "counts"), "answers": spell("answers", "COLUMN")}
+            remedy = _REMEDIES[kind].format(yes=yes, no=no, **more)
             raise InputError.at(where, "log-probabilities in nats", evidence, remedy)
     return scores
 
@@ -195,6 +214,48 @@ def _refuse_other_base(scores: np.ndarray, where: str) -> None:
             raise InputError.at(where, "log-probabilities in nats", got, remedy)
 
 
+def _of_counts(counts: np.ndarray, where: str) -> np.ndarray:
+    """Returns log((c + 1/2) / (n + k/2)) of counts c [..., n, k] with n answers in a row.
+
+    The ratio is the mean of the posterior under Jeffreys' prior, a Dirichlet distribution with 1/2
+    for each label (Krichevsky and Trofimov 1981, IEEE Transactions on Information Theory 27(2)).
+    NaN counts as 0, and a row without answers has no scores (NaN).
+    """
+    known = np.nan_to_num(np.asarray(counts, np.float64), nan=0.0, posinf=0.5)
+    totals = known.sum(axis=-1, keepdims=True)
+    expected = "counts of the sampled answers of each row"
+    if (known < 0).any() or (known % 1 > 0).any():
+        got = f"{np.nanmin(counts):g} to {np.nanmax(counts):g}, not all of them whole numbers"
+        remedy = f"leave {spell('from_probs', 'counts')} out if they are other scores"
+        raise InputError.at(where, expected, got, remedy)
+    if totals.max(initial=0) < 2:
+        remedy = "ask for 10 samples a row, because a single answer cannot be corrected"
+        raise InputError.at(where, expected, "at most one answer a row", remedy)
+    scores = np.log((known + 0.5) / (totals + known.shape[-1] / 2))
+    return np.where(totals > 0, scores, np.nan)
+
+
+def note_counts(counts: np.ndarray) -> tuple[str, ...]:
+    """Returns a note on the coarse steps of scores from counts [n, k].
+
+    >>> note_counts(np.array([[9, 1], [10, 0], [5, 5]]))[0][:60]
+    'Scores are log((count + 1/2) / (n + 2/2)) of n = 10 answers '
+    """
+    ordered = np.sort(np.nan_to_num(counts), axis=1)
+    ordered = ordered[ordered[:, -1] > 0]
+    totals, empty = ordered.sum(axis=1), len(counts) - len(ordered)
+    ends = dict.fromkeys(f"{size:g}" for size in (totals.min(), totals.max()))
+    agreeing, ties = (ordered[:, -1:] == np.stack([totals, ordered[:, -2]], axis=1)).sum(axis=0)
+    note = (
+        f"Scores are log((count + 1/2) / (n + {counts.shape[1]}/2)) of n = {' to '.join(ends)} "
+        f"answers a row, in steps of one answer. Rows whose answers all agree ({agreeing:,} of "
+        f"{len(totals):,}) keep their label unless its bias exceeds another label's by "
+        f"log(2n + 1) = {np.log(2 * totals.max() + 1):.1f} nats."
+    )
+    note += f" Rows with a tie ({ties:,}) get the first of the tied labels." * bool(ties)
+    return (note + f" Rows without an answer ({empty:,}) are left out." * bool(empty),)
+
+
 def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
     """Returns the logarithms of probabilities, which rounding may put slightly outside 0 to 1."""
     is_inside = np.isnan(probs) | ((probs >= -DUST) & (probs <= 1 + ROUNDING))  # NaN: refused later
@@ -206,6 +267,7 @@ def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
             return np.asarray(np.log(np.clip(probs, 0, 1)))
     remedies: dict[Kind, str] = {
         "percentages": "divide them by 100",
+        "counts": f"divide percentages by 100, or pass {spell('from_probs', 'counts')} for counts",
         "losses": f"they are losses: give their negatives, without {spell('from_probs', True)}",
         "both": _REMEDIES["both"],
     }

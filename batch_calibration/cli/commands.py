@@ -15,6 +15,7 @@ from batch_calibration.cli import correcting, inputs, labeling, options, output,
 from batch_calibration.cli.asking import ask_server
 from batch_calibration.cli.classifying import classify
 from batch_calibration.cli.correcting import advise_contexts, correct_contexts, read_contexts
+from batch_calibration.cli.hard_answers import report_answers
 from batch_calibration.cli.judging import judge
 from batch_calibration.cli.progress import Waiting, show_progress
 from batch_calibration.cli.requesting import bring_answers
@@ -73,6 +74,8 @@ def diagnose_files(args: Namespace) -> None:
     """Reports the label that each prompt prefers, and whether a correction helps."""
     output.check_output(args.plot, output.FIGURES)
     output.check_output(args.output, [".csv"])
+    if args.answers:
+        return report_answers(args)
     correcting.check_method(args)
     corrected = correct_contexts(args, read_contexts(args)[1])
     if args.json:

@@ -142,6 +142,8 @@ def flag(key: str, setting: object = None) -> str:
     # Keys of the settings keep their underscores, as in config files.
     name = key if key in keys() else key.replace("_", "-")
     name = "prior" if key == "target_prior" else name
+    if setting == "counts":
+        return f"--{setting}"
     if setting is None or isinstance(setting, bool):
         return f"--no-{name}" if setting is False else f"--{name}"
     return f"--{name}={','.join(map(str, setting)) if isinstance(setting, tuple) else setting}"

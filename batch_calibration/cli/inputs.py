@@ -61,7 +61,7 @@ def reading_of(args: Namespace) -> Reading:
         tokens=options.split_tokens(args.tokens),
         by=options.split_names(args.by),
         missing=None if missing is None else check_missing(missing),
-        from_probs=False if args.cosines else args.from_probs,
+        from_probs="counts" if args.counts else False if args.cosines else args.from_probs,
         **{name: getattr(args, name) for name in as_given},
     )
 

@@ -37,6 +37,12 @@ def judge(args: Namespace) -> None:
         "candidate's own pairs, or in all pairs together (pooled). first / second: pairs that show "
         "the candidate first or second; after: the same after the correction."
     )
+    if judging.are_verdicts(judgments.margins):
+        note = (
+            "Wins in % [95 % interval over questions], a tie as half. first / second: pairs that "
+            "show the candidate first or second; both orders: the mean of both, so that a pair "
+            "that changes counts as half; agreed: pairs with one answer in both orders."
+        )
     show_cells("Win rates", cells[: MAX_SHOWN + 1], note)
     if len(cells) > MAX_SHOWN + 1:
         summaries.print_filled(f"{len(cells) - 1 - MAX_SHOWN} more: use --output=FILE to get all.")
@@ -88,7 +94,7 @@ def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
             "have a tie in one order. Their mean over both orders needs no correction."
         )
     with suppress(InputError):  # raised if the orders are not random
-        if len(pairs.rows) > 1:
+        if len(pairs.rows) > 1 and not judging.are_verdicts(margins):
             said = f"as precise as {judging.calls_per_swap(judgments, pairs):.2f} corrected calls"
             lines.append(f"A pair in both orders costs two calls and is {said} in one order.")
     if human := (judgments.human >= 0).sum():
@@ -115,11 +121,13 @@ def _preference(judgments: Judgments, name: str) -> str:
     n = int(((judgments.margins == 0) | (judgments.is_tie & is_scored)).sum())
     if judging.are_verdicts(scored):
         ties = f" ({n:,} ties count as half)" if n else ""
+        first = judging.win_rate(np.sign(scored) * 50.0, judgments.question[is_scored])
         return (
             f"All {len(scored) - n:,} scores{name} have the same size: they are verdicts without "
-            f"strengths. The answer shown first wins {50 * (1 + np.sign(scored).mean()):.1f} % of "
-            f"the pairs{ties}; a preference in nats, and win rates corrected by it, need log-odds "
-            "or probabilities."
+            f"strengths. The answer shown first wins {first} % of the pairs{ties}. No verdict can "
+            "be corrected: the mean of both orders has no position bias, but a pair that changes "
+            "stays undecided. A preference in nats, and win rates corrected by it, need log-odds, "
+            "probabilities, or the share of 10 verdicts in p_first."
         )
     ties = f", {n:,} ties among them" if n else ""
     # Candidates with a bias of the same sign.
@@ -168,6 +176,8 @@ def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, obje
         if not len(pairs.rows):
             raise
         summaries.say_notes([f"{error} Only pairs in both orders are corrected."])
+    if are_verdicts := judging.are_verdicts(judgments.margins):
+        columns, removed = {"as judged": as_judged}, {}  # A shift of verdicts means nothing.
     groups = [("all", np.ones(len(is_first), bool))]
     if len(judgments.names) > 1:
         is_of = judgments.candidate == np.arange(len(judgments.names))[:, None]  # [candidates, n]
@@ -178,11 +188,17 @@ def rates(judgments: Judgments, pairs: judging.SwapPairs) -> list[dict[str, obje
         for column, log_odds in columns.items():
             row[column] = judging.win_rate(log_odds, judgments.question, rows, removed.get(column))
         row["first / second"] = _by_place(as_judged, rows, is_first)
-        row["after"] = _by_place(last, rows, is_first)
+        if not are_verdicts:
+            row["after"] = _by_place(last, rows, is_first)
         if len(pairs.rows):
             inside, of_pairs = rows[pairs.rows[:, 0]], judgments.question[pairs.rows[:, 0]]
-            both = judging.win_rate(pairs.log_odds, of_pairs, inside)
-            row["both orders"] = both if inside.any() else None
+            both, counted = pairs.log_odds, {"both orders": inside}
+            if are_verdicts:
+                # A win and a tie have a mean of 3/4.
+                both = np.where(pairs.is_tied, np.sign(both) * np.log(3), both)
+                counted["agreed"] = inside & ~pairs.is_flipped & ~pairs.is_tied
+            for column, which in counted.items():
+                row[column] = judging.win_rate(both, of_pairs, which) if which.any() else None
         if (judgments.human >= 0).any():
             is_scored = rows & ~np.isnan(last)
             labeled = judgments.human[is_scored], judgments.question[is_scored]

@@ -159,7 +159,7 @@ HOME = re.compile(r"^(--[\w.-]+=)(?:~|\$HOME)(?=/|$)")
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
 SHARES = "no=0.8,yes=0.2; 0.7..0.9; balanced[:POINTS]; estimated; a file; FILE:COLUMN to count"
 PLACE = "the label's place in several tokens: first, last, json:KEY or a regular expression"
-MISSING = "labels not returned: least, drop, bound or nats such as -30 (docs/your-scores.md)"
+MISSING = "labels not returned: least, drop, bound, nats"
 TEMPERATURE = "divisor of the scores: a number, or auto"
 READING = (
     Flag("format", "NAME", "importer, if the format is not recognized"),
@@ -179,6 +179,7 @@ READING = (
     Flag("shards", "", "the files are parts of one data set", None),
     # By default the numbers decide.
     Flag("from-probs", "", "the numbers are probabilities, or are not", None),
+    Flag("counts", "", "the numbers count a row's sampled answers", False),
     Flag("cosines", "", "the numbers are cosines, scaled or not", False),
 )
 LEARNING = (
@@ -193,6 +194,7 @@ LEARNING = (
     ADVICE._replace(of=CORRECTING),
     Flag("temperature", "T", TEMPERATURE, None, of=CORRECTING),
     Flag("dtype", "NAME", "dtype of the model, such as bfloat16", of=SHOWING),
+    Flag("answers", "COLUMN", "answers without scores: their shares", of="diagnose"),
     Flag("prior", "SHARES", SHARES),
     Flag("ordinal", "[=A,B,C]", "grades, lowest first", None, of="calibrate diagnose recommend"),
     Flag("probe", "[cc=|dc=]FILE", "scores of content-free or random-word prompts", []),

@@ -20,6 +20,7 @@ from batch_calibration.methods.table import SHIPPED, in_table_order
 from batch_calibration.metrics import Estimate, accuracy_of, gain_of, measure_reliability
 from batch_calibration.metrics.reliability import COLUMNS, Reliability
 from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.typing import FromProbs
 
 BASELINE, CORRECTED = REFERENCES = "icl", "bc"
 """The baseline of all gains is ICL. Short tables always show ICL and BC."""
@@ -224,7 +225,7 @@ def compare(
     labels: ArrayLike | None = None,
     options: Mapping[str, Options] | None = None,
     columns: Sequence[Hashable] | None = None,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     seed: int = 0,
 ) -> Comparison:
     """Measures the accuracy of every usable method on rows with known right labels.

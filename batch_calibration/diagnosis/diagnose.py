@@ -23,7 +23,7 @@ from batch_calibration.methods.run import holds_cosines
 from batch_calibration.metrics import accuracy_of, gain_of, measure_reliability
 from batch_calibration.metrics.grades import are_numbers, grade_values, measure_grades
 from batch_calibration.scores import ScoreTable, check_distinct
-from batch_calibration.typing import Ordinal
+from batch_calibration.typing import FromProbs, Ordinal
 
 UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0, "float64": 0.0}
 """The largest relative rounding error of each half-precision dtype; 0 in full precision."""
@@ -198,7 +198,7 @@ def diagnose(
     label_names: Sequence[str] = (),
     method: str = "bc",
     strength: float = 1.0,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     dtype: str = "",
     cosines: bool | None = None,
     ordinal: Ordinal | None = None,

@@ -9,6 +9,7 @@ from scipy.special import log_softmax, softmax
 from batch_calibration.arrays.numbers import usual_jax
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import validation
+from batch_calibration.typing import FromProbs
 
 COUNTS = (16, 32, 64)
 """Numbers of labels in the sentence on the error that they leave."""
@@ -17,7 +18,7 @@ COUNTS = (16, 32, 64)
 @usual_jax
 def rows_to_label(
     scores: ArrayLike, count: int, *, is_labeled: ArrayLike | None = None, seed: int = 0,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
 ) -> np.ndarray:  # fmt: skip
     """Chooses rows to label: a systematic sample of the rows in order of answer and doubt.
 

@@ -34,7 +34,7 @@ from batch_calibration.methods import METHODS, Evidence, ask_about_order, run, v
 from batch_calibration.metrics import accuracy_of, gain_of
 from batch_calibration.metrics.grades import grade_values
 from batch_calibration.scores import NO_PLACE_BIAS, ScoreTable, make_block
-from batch_calibration.typing import Ordinal, Scalar
+from batch_calibration.typing import FromProbs, Ordinal, Scalar
 
 FOLDS = 8
 PAIRS = np.column_stack(np.triu_indices(FOLDS))
@@ -223,7 +223,7 @@ def recommend(
     counts: Sequence[float] | Mapping[Hashable, float] | None = None,
     columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     cosines: bool | None = None,
     ordinal: Ordinal | None = None,
 ) -> Advice:
@@ -657,7 +657,7 @@ def recommend_together(
     same_rows: bool = False,
     columns: Sequence[Hashable] | None = None,
     label_names: Sequence[str] = (),
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
     share: str | None = None,
 ) -> Together:
     """Recommends shares for several contexts of one task: prompts, demonstrations, models.

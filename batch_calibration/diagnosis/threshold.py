@@ -18,6 +18,7 @@ from batch_calibration.diagnosis.forms import to_frame
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import validation
 from batch_calibration.metrics import Estimate
+from batch_calibration.typing import FromProbs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +127,7 @@ class Threshold(NamedTuple):
         self,
         scores: ArrayLike,
         columns: Sequence[Hashable] | None = None,
-        from_probs: bool | None = None,
+        from_probs: FromProbs = None,
     ) -> object:
         """Returns the answers [n] by the cut-off: indices, or names for a frame (see `predict`).
 
@@ -175,7 +176,7 @@ def choose_threshold(
     goal: str,
     *,
     columns: Sequence[Hashable] | None = None,
-    from_probs: bool | None = None,
+    from_probs: FromProbs = None,
 ) -> Threshold:
     """Chooses the cut-off on a label's log-odds that reaches a goal on labeled rows.
 

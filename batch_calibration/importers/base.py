@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from batch_calibration.arrays.missing_scores import BELOW, Missing
+from batch_calibration.arrays.score_scale import FromProbs
 from batch_calibration.files import Json
 from batch_calibration.importers.cells import choose_labels, renumber_labels
 
@@ -36,8 +37,9 @@ class Reading:
         missing: The treatment of labels that were not returned; None raises an error.
         below: The distance of missing labels from the lowest returned score for `missing="least"`,
             in nats.
-        from_probs: True for probabilities; False leaves the numbers unchanged. None detects the
-            scale and refuses probabilities, percentages, losses and unclear numbers.
+        from_probs: True for probabilities; "counts" for counts of the sampled answers of each row;
+            False leaves the numbers unchanged. None detects the scale and refuses probabilities,
+            percentages, counts, losses and unclear numbers.
         task: A name for the task of all rows; "" uses the name in the log, or the file's name.
         model: A name for the model of all rows; "" uses the name in the log, if it has one.
         at: The position of the label in an answer of several tokens: "first", "last", "json:KEY"
@@ -55,7 +57,7 @@ class Reading:
     by: tuple[str, ...] = ()
     missing: Missing | None = None
     below: float = BELOW
-    from_probs: bool | None = None
+    from_probs: FromProbs = None
     task: str = ""
     model: str = ""
     filter: str = ""
@@ -85,6 +87,7 @@ class Imported:
         index_names: The labels in the order of the right labels' indices; () if these are names.
         full: True if the scores are log-probabilities over the whole vocabulary. The label mass
             then shows whether the model answered with a label.
+        are_counts: True if the scores are counts of each row's sampled answers.
         filler: The number in place of scores that were not returned (`missing_scores.Lowest`).
     """
 
@@ -101,6 +104,7 @@ class Imported:
     score_names: tuple[str, ...] = ()
     index_names: tuple[str, ...] = ()
     full: bool = False
+    are_counts: bool = False
     file_rows: np.ndarray | None = None
     filler: float = -np.inf
 

@@ -117,7 +117,7 @@ def _two_of_one(
 ) -> tuple[Columns, Reading, list[str]]:
     """Replaces a column of probabilities p of one of two labels by two columns, p and 1 - p."""
     others = {reading.gold, reading.ids, *reading.by}
-    if not reading.from_probs or not reading.gold or reading.labels:
+    if reading.from_probs is not True or not reading.gold or reading.labels:
         return columns, reading, []
     real = [name for name in columns if name not in others and is_real(columns[name])]
     texts = sorted(set(map(cells.text_of, columns.get(reading.gold, ()))) - {"", "-1"})

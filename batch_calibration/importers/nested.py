@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
@@ -55,6 +55,10 @@ def or_nested(read: Callable[..., Imported]) -> Callable[..., Imported]:
                 # Raises if the answers hold no label.
                 return _read_answers(read, where, beside, by_path[path], path, reading, task)
             if not by_path:
+                if counted := _count_answers(where, nested, plain, reading):
+                    columns, described, notes = counted
+                    found = read(where, columns, described, task)
+                    return replace(found, are_counts=True, notes=(*found.notes, *notes))
                 _refuse_hard_labels(where, flat, reading)
                 raise
             # Names of candidates that vary, or of tokens, are no labels by themselves.
@@ -244,24 +248,114 @@ def _read_answers(
     )
 
 
+def _count_answers(
+    where: str, nested: Mapping[str, list[object]], plain: Columns, reading: Reading
+) -> tuple[Columns, Reading, list[str]] | None:
+    """Counts each label in the column of lists of answers, or of dicts of counts if stated.
+
+    A list of answers repeats a label in some row, unlike a list of choices.
+
+    Returns:
+        The plain columns with a column of counts for each label, the reading with these labels and
+        the column of right labels that names them, and notes; None without such a column.
+    """
+    gold, tokens = _find_gold(plain, reading), reading.tokens
+    kinds = (list, dict, type(None)) if reading.from_probs == "counts" else (list, type(None))
+    if dict not in kinds and any(map(is_vector, nested.values())):
+        return None
+    known = set(map(cells.text_of, plain.get(gold, ()))) - {"", "-1"}
+    labels, found = reading.labels or tuple(sorted(known)), dict[str, list[Counter[str]]]()
+    # Right labels that are indices do not name the labels.
+    is_unnamed = not reading.labels and all(map(str.isdecimal, known))
+    for name, column in nested.items():
+        if all(isinstance(cell, kinds) for cell in column):
+            counts = list(map(_count_texts, column))
+            most = max((max(of_row.values()) for of_row in counts if of_row), default=0)
+            totals = _sum_counts(counts)
+            if most > 1 and (is_unnamed or top_k.match_tokens(totals, labels, tokens, where)[0]):
+                found[name] = counts
+    if len(found) > 1:
+        got, remedy = " and ".join(map(repr, found)), "leave the others out"
+        raise InputError.at(where, "one column of answers", got, remedy)
+    for name, counts in found.items():
+        at, totals = f"{where}, column {name!r}", _sum_counts(counts)
+        label_of, notes = match_answers(totals, labels, tokens, at)
+        table = np.zeros((len(counts), len(labels)))
+        for row, count in enumerate(counts):
+            for text in count.keys() & label_of.keys():
+                table[row, label_of[text]] += count[text]
+        notes.append(f"The answers in {name!r} are counted for the labels {', '.join(labels)}.")
+        if not reading.labels:
+            notes.append(f"They are the labels of the column {gold!r}, read as right labels.")
+            reading = replace(reading, labels=labels, gold=gold)
+        others = {other: plain[other] for other in plain if other not in labels}
+        return {**others, **dict(zip(labels, table.T, strict=True))}, reading, notes
+    return None
+
+
+def match_answers(
+    counts: Counter[str], labels: Sequence[str], tokens: top_k.Forms, where: str
+) -> tuple[dict[str, int], list[str]]:
+    """Maps texts of answers to the index of their label, with a note on texts that name none."""
+    label_of = top_k.match_tokens(counts, labels, tokens, where)[0] if labels else {}
+    if len(labels) < 2 or not label_of:
+        names = tuple(text for text, _ in counts.most_common(2))
+        got, remedy = ", ".join(map(repr, names)), f"name the labels: {spell('labels', names)}"
+        raise InputError.at(where, "answers that name labels", got, remedy, "labels")
+    lost = Counter({text: counts[text] for text in counts if text not in label_of})
+    text = max(lost, key=lost.__getitem__, default="")
+    note = f"{where}: {lost.total():,.0f} of {counts.total():,.0f} answers name no label, such as "
+    return label_of, [f"{note}{text!r}, and are left out."] * bool(lost)
+
+
+def _count_texts(cell: object) -> Counter[str]:
+    """Counts the texts of a list, or returns the counts of a dict."""
+    if isinstance(cell, dict):
+        numbers = {key: cells.number_of(count) or 0.0 for key, count in cell.items()}
+        return Counter(numbers)
+    return Counter(filter(None, map(cells.text_of, cell or ())))  # type: ignore[call-overload]
+
+
+def _sum_counts(counts: Iterable[Counter[str]]) -> Counter[str]:
+    """Returns the sum of the counts of all rows."""
+    total = Counter[str]()
+    for of_row in counts:
+        total.update(of_row)
+    return total
+
+
 def _refuse_hard_labels(where: str, columns: Columns, reading: Reading) -> None:
     """Raises an error for answers without numbers, such as Anthropic's messages."""
-    used = (reading.gold, reading.ids, *reading.by) if reading.gold else GOLD
+    gold = _find_gold(columns, reading)
     columns = {name: column[:MAX_ROWS_LOOKED_AT] for name, column in columns.items()}
-    texts = {name: set(map(cells.text_of, column)) - {""} for name, column in columns.items()}
-    labels = set(map(str.casefold, reading.labels or texts.get(reading.gold, ())))
+    texts = {name: Counter(map(_bare, column)) - Counter([""]) for name, column in columns.items()}
+    labels = set(map(_bare, reading.labels or texts.get(gold, ())))
     answers = list[str]()
     for name, column in columns.items():
         numbers, _ = cells.numbers_of(column)
         if is_vector(column) or (numbers[np.isfinite(numbers)] % 1).any():
             return
-        are_labels = len(texts[name]) > 1 and set(map(str.casefold, texts[name])) <= labels
-        if name not in used and are_labels:
-            answers.insert(0, name)
-        elif name == "stop_reason":
+        named = sum(texts[name][label] for label in labels)
+        are_labels = len(texts[name]) > 1 and 2 * named > texts[name].total()
+        if name not in (gold, reading.ids, *reading.by) and are_labels:
             answers.append(name)
+    answers += [name for name in columns if name == "stop_reason"]
     if answers:
         got = f"answers without numbers, in {answers[0]!r}"
-        remedy = "ask an API that returns log-probabilities (logprobs=true, top_logprobs=20), or "
-        remedy += f"ask several times and write the share of each label ({spell('from_probs')})"
+        remedy = (
+            "ask an API for log-probabilities (logprobs=true, top_logprobs=20), or ask 10 times "
+            "and write a list of the answers in each cell; the command diagnose corrects their "
+            f"shares, but no row, with {spell('answers', answers[0])} "
+            f"{spell('gold', gold or 'COLUMN')}"
+        )
         raise InputError.at(where, "log-probabilities of the labels", got, remedy)
+
+
+def _find_gold(columns: Columns, reading: Reading) -> str:
+    """Returns the column of right labels, or the first one with a usual name, or ""."""
+    return reading.gold or next(filter(columns.__contains__, GOLD), "")
+
+
+def _bare(cell: object) -> str:
+    """Returns a text without capitals and without signs around it."""
+    return top_k.fold(cells.text_of(cell).strip(top_k.AROUND))

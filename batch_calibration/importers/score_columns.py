@@ -30,6 +30,8 @@ MOST_ROWS = 0.9  # share of the rows in which probabilities have to sum to 1
 MIN_ROWS = 10  # rows from which sums of 1 without a column show that it belongs to no label
 SUM_ERROR = 5e-3  # distance of a sum of probabilities from 1, after rounding to a few decimals
 
+WHOLE = "holds whole numbers"
+
 Numbers = Mapping[str, np.ndarray]
 """Column -> numbers [n]."""
 
@@ -54,7 +56,7 @@ def label_columns(
     if reading.labels:  # A cell without a number is refused later.
         chosen = cells.choose_labels(where, reading.labels, reading.labels, are_named=True)[0]
         return chosen, (), {}
-    real, notes = _real_columns(where, candidates)
+    real, notes = _real_columns(where, candidates, are_counts=reading.from_probs == "counts")
     if len(real) < 2:
         expected = "at least two columns of real numbers, one per label"
         got = f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns"
@@ -132,14 +134,20 @@ def column_sets(names: Collection[str], labels: Sequence[str]) -> list[Names]:
     return []
 
 
-def _real_columns(where: str, candidates: Columns) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Returns the columns of real numbers, and notes on columns that are left out."""
+def _real_columns(
+    where: str, candidates: Columns, *, are_counts: bool
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Returns the columns of real numbers, or of counts, and notes on columns left out."""
     real: dict[str, np.ndarray] = {}
     unsure: dict[str, str] = {}
-    notes = []
+    notes, counts = [], 0
     for name, column in candidates.items():
         numbers, bad_rows = cells.numbers_of(column)
         kind, reason = _kind_of_column(name, column, numbers, bad_rows)
+        is_count = reason == WHOLE and not (numbers < 0).any()
+        counts += is_count
+        if are_counts and kind:
+            kind = "real" if is_count else ""
         if kind == "real":
             real[name] = numbers
         elif kind == "unsure":
@@ -153,9 +161,11 @@ def _real_columns(where: str, candidates: Columns) -> tuple[dict[str, np.ndarray
     if unsure:
         name, reason = next(iter(unsure.items()))
         likely = tuple(real if len(real) > 1 else {**real, **unsure})
+        hint = f", and pass {spell('from_probs', 'counts')} if they count sampled answers"
+        hint *= counts > 1 and not real
         raise InputError(
             f"{where}: the column {name!r} {reason}, so it is unclear whether it holds a label's "
-            f"scores; name the columns of scores: {spell('labels', likely)}."
+            f"scores; name the columns of scores: {spell('labels', likely)}{hint}."
         )
     return real, notes
 
@@ -187,7 +197,7 @@ def _kind_of_column(
     are_texts = not is_of_text_file and any(isinstance(cell, str) for cell in column)
     if is_row_number or are_texts:
         return "", ""
-    return "unsure", "holds whole numbers"
+    return "unsure", WHOLE
 
 
 def _is_like_a_number(cell: object) -> bool:

@@ -13,7 +13,14 @@ import numpy as np
 
 from batch_calibration.arrays import missing_scores
 from batch_calibration.arrays.numbers import read_whole_numbers
-from batch_calibration.arrays.score_scale import keep_differences, note_fillers, note_moved, to_nats
+from batch_calibration.arrays.score_scale import (
+    FromProbs,
+    keep_differences,
+    note_counts,
+    note_fillers,
+    note_moved,
+    to_nats,
+)
 from batch_calibration.errors import InputError, spell
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
@@ -220,15 +227,18 @@ def in_nats(imported: Imported, reading: Reading) -> Imported:
         scores = np.where(np.isposinf(scores), np.nan, scores)
     if not len(scores):
         raise InputError.at(where, "at least one row of scores", "none")
+    kind: FromProbs = "counts" if imported.are_counts else reading.from_probs
     # Probabilities become nats first, since the logarithm of 0 marks a missing score.
     names, blocks = imported.score_names or imported.label_names, {}
-    nats = to_nats(scores, where, reading.from_probs, names=names)
+    nats = to_nats(scores, where, kind, names=names)
     is_of_others = bool((nats > 0).any())
     for name, rows in imported.blocks.items():
         at = f"{where}, block {name!r}"
-        blocks[name] = to_nats(
-            rows, at, reading.from_probs, names=names, beside_others=is_of_others
-        )
+        blocks[name] = to_nats(rows, at, kind, names=names, beside_others=is_of_others)
+    if kind == "counts":  # The scores of rows that agree are no filler.
+        notes = (*imported.notes, *note_counts(scores))
+        counted = replace(imported, log_probs=nats, blocks=blocks, notes=notes)
+        return counted.take_rows(np.nansum(scores, axis=1) > 0)
     filler = missing_scores.find_lowest(nats).filler
     return replace(imported, log_probs=nats, blocks=blocks, filler=filler)
 

@@ -21,9 +21,7 @@ from batch_calibration.files.rows import json_rows
 from batch_calibration.importers.cells import number_of, numbers_of, short_names
 from batch_calibration.importers.text_files import read_rows
 from batch_calibration.metrics import Estimate
-
-LEAST_HUMAN = 10
-"""The minimum number of human labels of each kind that a correction of a win rate needs."""
+from batch_calibration.metrics.confusion import LEAST_LABELED, solve_shares
 
 
 class Judgments(NamedTuple):
@@ -205,7 +203,7 @@ def win_rate(
     independent = len(np.unique(questions[counted]))
     error = standard_error(influence[is_used], questions[is_used])
     reach = float(stdtrit(max(independent - 1, 1), 0.975)) * error
-    return Estimate(mean, mean - reach, mean + reach)
+    return Estimate(mean, max(mean - reach, 0.0), min(mean + reach, 1.0))
 
 
 def swap_pairs(judgments: Judgments) -> SwapPairs:
@@ -242,10 +240,10 @@ def corrected_rate(
 ) -> Estimate | None:
     """Estimates how often people prefer the candidate, from the judge and some human labels.
 
-    theta = (p + q0 - 1) / (q0 + q1 - 1) (Rogan and Gladen 1978). p is the judge's win rate on pairs
-    without human labels. q1 and q0 are the shares of pairs on which the judge agrees with people,
-    among the pairs with the candidate or the reference preferred by people. The interval comes from
-    the delta method with pseudo-counts (arXiv:2511.21140).
+    theta = (p + q0 - 1) / (q0 + q1 - 1) (`metrics.confusion.solve_shares`). p is the judge's win
+    rate on pairs without human labels. q1 and q0 are the shares of pairs on which the judge agrees
+    with people, among the pairs with the candidate or the reference preferred by people. The
+    interval comes from the delta method with pseudo-counts (arXiv:2511.21140).
 
     Args:
         wins: [n], whether the judge prefers the candidate.
@@ -261,7 +259,7 @@ def corrected_rate(
     questions = np.arange(len(wins)) if question is None else question
     is_of_judge = human < 0
     of_judge, of_people = wins[is_of_judge], (wins[human == 1], ~wins[human == 0])
-    if min(map(len, of_people)) < LEAST_HUMAN or not len(of_judge):
+    if min(map(len, of_people)) < LEAST_LABELED or not len(of_judge):
         return None
     z = float(ndtri(0.5 + level / 2))
 
@@ -276,7 +274,7 @@ def corrected_rate(
     power = q0 + q1 - 1
     if power <= 0:
         return None
-    theta = float(np.clip((p + q0 - 1) / power, 0.0, 1.0))
+    theta = float(solve_shares(np.array([1 - p, p]), np.array([[q0, 1 - q0], [1 - q1, q1]]))[1])
     variance = p * (1 - p) / n + (1 - theta) ** 2 * q0 * (1 - q0) / m0
     variance += theta**2 * q1 * (1 - q1) / m1
     reach = z * float(np.sqrt(variance)) / power
@@ -444,7 +442,7 @@ def _candidate_first(table: _Table) -> np.ndarray:
 
 def _scores(table: _Table, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the log-odds of the first answer [n], and whether the judge calls a tie [n]."""
-    names = [name for name in SCORES if name in table]
+    names = [name for name in SCORES if name in table] or _from_verdicts(table)
     if not names:
         return _from_log_probs(table, is_first)
     margins, is_tie = _margins(table, names[0], is_first)
@@ -475,6 +473,32 @@ def are_verdicts(margins: np.ndarray) -> bool:
     """
     sizes = np.abs(margins[~np.isnan(margins) & (margins != 0)])
     return len(sizes) > 2 and bool(np.ptp(sizes) < 1e-6)
+
+
+def _from_verdicts(table: _Table) -> list[str]:
+    """Adds the probabilities 1, 0 and 0.5 of a column of verdicts in words, and returns its name.
+
+    The cells of such a column are the two words of a pair in `OPTIONS`, and ties.
+    """
+    found = dict[str, tuple[str, str]]()
+    for name, cells in table.unread().items():
+        texts = {str(cell).strip().lower() for cell in cells if cell not in (None, "")}
+        for pair in OPTIONS:
+            is_of_words = pair[0].isalpha() and set(pair) <= texts <= {*pair, *TIES}
+            if is_of_words and name != "human":
+                found[name] = pair
+    if len(found) > 1:
+        remedy = "leave the others out"
+        raise InputError.at(table.wheres[0], "one column of verdicts", shown([*found]), remedy)
+    for name, (winner, loser) in found.items():
+        share = {winner: 1.0, loser: 0.0} | dict.fromkeys(TIES, 0.5)
+        is_place = winner != "candidate"
+        column = "p_first" if is_place else "p_candidate"
+        table[column] = [share.get(str(cell).strip().lower()) for cell in table.take(name)]
+        answer = "the answer shown first" if is_place else "the candidate's answer"
+        table.notes.append(f"{name!r} is read as verdicts: {winner!r} prefers {answer}.")
+        return [column]
+    return []
 
 
 def _from_log_probs(table: _Table, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -515,8 +539,8 @@ def _margins(table: _Table, name: str, is_first: np.ndarray) -> tuple[np.ndarray
         got = f"a sum of {np.nanmin(total):.2f} to {np.nanmax(total):.2f}"
         raise InputError.at(where, expected, got, f"divide them by their sum, or remove {columns}")
     inside = shares[:2][(shares[:2] > 0) & (shares[:2] < 1) & (shares[:2] != 0.5)]
-    # If all judgments are 0, 1 or ties, the smallest probability is set to one in a thousand.
-    smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-3
+    # If all judgments are 0, 1 or ties, the smallest probability is set to one in a million.
+    smallest = min(inside.min(), (1 - inside).min()) if len(inside) else 1e-6
     log_odds = np.subtract(*np.log(np.clip(shares[:2], smallest, 1 - smallest)))
     is_tie = np.isclose(log_odds, 0) | (tie > np.maximum(probs, against))
     return np.where(is_first | (name == "p_first"), log_odds, -log_odds), is_tie

@@ -16,7 +16,7 @@ from batch_calibration.arrays.missing_scores import BOUND, LARGEST, Missing
 from batch_calibration.arrays.score_scale import keep_differences, note_fillers, to_nats
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError, callers_level
-from batch_calibration.typing import AnyArray
+from batch_calibration.typing import AnyArray, FromProbs
 
 MIN_ROWS_WITHOUT_WARNING = 10
 """The fewest rows without a warning. Accuracy on all rows with a bias learned from 2, 10, 50 and
@@ -30,7 +30,7 @@ def check_scores(
     *,
     labels: int | None = None,
     floor: float | None = None,
-    from_probs: bool | None = False,
+    from_probs: FromProbs = False,
     columns: Iterable[Hashable] | None = None,
     missing: Missing | None = None,
     bound: object = None,
@@ -47,9 +47,10 @@ def check_scores(
         labels: k, if it is already known.
         floor: if given, minus infinity and low sentinels are accepted; the calibrator raises them
             to `floor` nats.
-        from_probs: True for probabilities. None detects the scale and refuses numbers that are
-            neither log-probabilities nor scores of another kind (see `arrays.find_scale`). False
-            accepts all numbers, for scores that were read before.
+        from_probs: True for probabilities, "counts" for counts of a row's sampled answers. None
+            detects the scale and refuses numbers that are neither log-probabilities nor scores of
+            another kind (see `arrays.find_scale`). False accepts all numbers, for scores that were
+            read before.
         columns: the names of a frame's score columns.
         missing: the treatment of labels that were not returned, if any (see `arrays.Missing`).
         bound: with `missing`, the lowest log-probability returned for each row.
@@ -84,7 +85,7 @@ def check_scores(
     array = to_nats(array, where, from_probs, names=names, beside_others=beside_others)
     for note in note_fillers(array) if from_probs is None else ():
         warnings.warn(f"{where}: {note}", stacklevel=callers_level())
-    if from_probs:
+    if from_probs is True:
         where = f"{where} (logarithms of probabilities)"
     if missing is not None:
         if bound is not None:

@@ -54,7 +54,8 @@ def prob_rows(draw):
 def test_probabilities_however_they_are_rounded_are_recognized_and_taken(pair):
     probs, rounded = pair
     for numbers in (probs, rounded, np.minimum(rounded, 0.5)):
-        assert find_scale(numbers).kind in ("probabilities", "small probabilities", "unclear")
+        kinds = ("probabilities", "small probabilities", "unclear", "hard answers")
+        assert find_scale(numbers).kind in kinds
         assert refused(lambda: to_nats(numbers, "scores")).expected == NATS  # noqa: B023
     taken = np.exp(to_nats(rounded, "scores", from_probs=True))
     np.testing.assert_allclose(taken, np.minimum(rounded, 1), atol=1e-12)

@@ -40,7 +40,7 @@ CONSOLE = re.compile(r"--([a-z][\w-]*)(?:=((?:'[^']*'|[^\s;:()?'])+))?")
 PYTHON = re.compile(r"\b([a-z_]+)=('[^']*'|\([^()]*\)|True|False|-?\d[\d.]*\d|\d)")
 MEANT = re.compile(r"(?:named|arguments:) ('[^']+'|--\w+)\S*; did you mean ('[^']+'|--\w+)\?")
 LEAVE = re.compile(r"[Ll]eave (?:--)?([\w-]+)(?:=\S*)? out")
-SWITCHES = ("from-probs", "gold-as-is", "shards")
+SWITCHES = ("counts", "from-probs", "gold-as-is", "shards")
 
 
 class Reply(NamedTuple):

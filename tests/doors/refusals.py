@@ -19,6 +19,10 @@ GOLD = [NAMES[right] for right in RIGHT]
 MARGIN = np.random.default_rng(54).normal(2.0 * RIGHT + 0.5, 1.0).round(3)  # 1.5 nats towards yes
 SCORES = -np.logaddexp(0.0, np.stack([MARGIN, -MARGIN], axis=1)).round(6)
 PROBS = np.exp(SCORES).round(6)
+TENS = np.stack([10 - (10 * PROBS[:, 1]).round(), (10 * PROBS[:, 1]).round()], axis=1)
+"""Ten sampled answers a row."""
+HARD = [NAMES[j] for j in SCORES.argmax(axis=1)]
+SAMPLED = [["no"] * int(no) + ["yes"] * int(yes) for no, yes in TENS]
 MISSING = np.where(PROBS < 0.05, np.nan, SCORES)
 MAYBE = np.where(np.arange(40) % 4 == 3, -2.5, np.nan)
 """Scores of a third label, which most rows lack."""
@@ -51,6 +55,9 @@ ANSWERS: dict[str, Sequence[float]] = {
     "six rows": accuracies(SCORES[:6], RIGHT[:6]),
     "six rows exchanged": accuracies(SCORES[:6], 1 - RIGHT[:6]),
     "probabilities as logits": accuracies(PROBS),
+    "counts": accuracies(np.log((TENS + 0.5) / 11)),
+    "counts as logits": accuracies(TENS),
+    "one hot as logits": accuracies(np.eye(2)[SCORES.argmax(axis=1)]),
     "three contexts": 3 * accuracies(SCORES),
     "third label": accuracies(THREE),
     "third right once": accuracies(THREE, np.array([2, *RIGHT[1:]])),
@@ -162,6 +169,10 @@ FILES: dict[str, str | bytes] = {
     "good_prompt_2.csv": table(rows(SCORES - 0.5)),
     "probs.csv": table(rows(PROBS)),
     "percent.csv": table(rows(100 * PROBS)),
+    "counts.csv": table(rows(TENS)),
+    "one_hot.csv": table(rows(np.eye(2)[SCORES.argmax(axis=1)])),
+    "answers.csv": labeled(answer=HARD, swapped=HARD[::-1]),
+    "samples.jsonl": json_lines({"answers": row} for row in SAMPLED),
     "exchanged.csv": table(rows(gold=(1 - RIGHT).tolist())),
     "six.csv": table(rows(SCORES[:6, ::-1], ("yes", "no"), gold=RIGHT[:6].tolist())),
     "losses.csv": table(rows(-SCORES)),
@@ -232,6 +243,6 @@ FILES: dict[str, str | bytes] = {
 """Name -> text or bytes."""
 ARRAYS = {
     "scores": SCORES, "probs": PROBS, "missing": MISSING, "gold": RIGHT, "names": GOLD,
-    "floored": np.nan_to_num(MISSING, nan=-np.inf),
+    "floored": np.nan_to_num(MISSING, nan=-np.inf), "counts": TENS,
 }  # fmt: skip
 """Name -> what a call in Python is given by it."""

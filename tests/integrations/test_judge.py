@@ -2,6 +2,7 @@
 
 import csv
 import json
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -168,20 +169,63 @@ def test_verdicts_are_not_taken_for_strengths(tmp_path, capsys):
         "All 8 scores have the same size: they are verdicts" in text
         and "nats, a factor" not in text
     )
-    assert "The answer shown first wins 75.0 % of the pairs;" in text
+    assert "The answer shown first wins 75.0 [29.1, 100.0] % of the pairs. No verdict" in text
+    assert "corrected calls" not in text and "pooled" not in text  # both would need strengths
 
 
 def test_ties_among_verdicts_leave_them_verdicts(tmp_path, capsys):
     write_pairs(tmp_path / "ties.jsonl", [1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 1.0, 0.5], "p_first")
-    # Shown first the candidate wins 3.5 of 4 (at the odds of one in a thousand), second 2 of 4.
+    # Shown first the candidate wins 3.5 of 4, second 2 of 4.
     run(["judge", str(tmp_path / "ties.jsonl")])
     text = " ".join(capsys.readouterr().out.split())
     assert (
         "All 5 scores have the same size: they are verdicts" in text
         and "nats, a factor" not in text
     )
-    assert "wins 68.8 % of the pairs (3 ties count as half)" in text
-    assert "87.4 / 50.0" in text
+    assert "wins 68.8 [18.7, 100.0] % of the pairs (3 ties count as half)" in text
+    assert "87.5 / 50.0" in text
+
+
+@pytest.mark.parametrize("words", [("A", "B", "tie"), ("second", "first", "Tie")])
+def test_verdicts_in_words_of_both_orders(words, tmp_path, capsys, refuses):
+    """Shares, flips, ties and agreed wins by hand, of 30 questions in both orders."""
+    verdicts = np.random.default_rng(3).integers(0, 3, (30, 2))  # 0: shown first, 1: second, 2: tie
+    named = words if words[0] == "A" else (words[1], words[0], words[2])
+    lines = []
+    for question, order in product(range(30), (0, 1)):
+        winner = named[verdicts[question, order]]
+        lines.append({"question": question, "candidate_first": order == 0, "winner": winner})
+    path = tmp_path / "words.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    run(["judge", str(path), f"--output={tmp_path / 'rates.csv'}"])
+    text = " ".join(capsys.readouterr().out.split())
+    score = np.array([1.0, 0.0, 0.5])[verdicts]
+    wins = np.stack([score[:, 0], 1 - score[:, 1]], axis=1)  # of the candidate
+    agreed = wins[(wins[:, 0] == wins[:, 1]) & (wins[:, 0] != 0.5) | (verdicts == 2).all(axis=1), 0]
+    flipped = (np.abs(wins[:, 0] - wins[:, 1]) == 1).mean()
+    assert f"The answer shown first wins {100 * score.mean():.1f} [" in text
+    assert f"{100 * flipped:.1f} % change the preferred answer" in text
+    (row,) = csv.DictReader((tmp_path / "rates.csv").read_text().splitlines())
+    for column, expected in (("as_judged", wins), ("both_orders", wins), ("agreed", agreed)):
+        assert float(row[column]) == pytest.approx(100 * expected.mean(), abs=0.01)
+    assert float(row["agreed_low"]) < float(row["agreed"]) < float(row["agreed_high"])
+    two = [line | {"choice": line["winner"]} for line in lines]
+    path.write_text("\n".join(map(json.dumps, two)))
+    assert refuses(read_judgments, [path]).expected == "one column of verdicts"
+
+
+def test_verdicts_for_the_candidate_are_those_of_its_position(tmp_path):
+    rows, margins = [], []
+    for words in (("first", "second"), ("candidate", "reference")):
+        path = tmp_path / f"{words[0]}.jsonl"
+        for i in range(8):
+            shown_first = (i // 2 + i) % 2 == 0
+            is_won = i % 3 > 0
+            index = int(not is_won) if words[0] == "candidate" else int(is_won != shown_first)
+            rows.append({"question": i, "candidate_first": shown_first, "verdict": words[index]})
+        path.write_text("\n".join(map(json.dumps, rows[-8:])))
+        margins.append(read_judgments([path]).margins)
+    np.testing.assert_allclose(margins[0], margins[1])
 
 
 def test_probabilities_that_are_called_log_odds_are_refused(tmp_path, refuses):
