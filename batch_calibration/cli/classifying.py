@@ -301,6 +301,9 @@ def _next(folder: Path, settings: Settings) -> str:
 
 def _make_settings(args: Namespace, task: Path, shots: int) -> Settings:
     """Returns the settings of the study: one context, all demonstrations in their order."""
+    if not args.server and (of_server := given_keys(args, ("api",))):
+        flag = guard.flag(next(iter(of_server)))
+        raise InputError.at(flag, "a server to ask", "none", "add --server=URL, or leave it out")
     own: dict[str, object] = {"tasks": (str(task),), "shots": shots, "methods": ("bc",)}
     own |= {"selection": "explicit", "demonstrations": tuple(range(shots))} if shots else {}
     own |= {"scorer": "api", "api_scores": DEFAULT_WAY} if args.server else {}

@@ -309,6 +309,7 @@ REFUSALS = [
      ["--prior=pos=0.5,neg=0.5"]),
     (["--prior=estimated"], "expected labeled rows to count",
      ["--gold=right", "--prior=estimated"]),
+    (["--api_scores=echo"], "--api_scores: expected a server to ask; got none", []),
     (["--output=p.txt"], "p.txt: expected a file that ends in .csv, .tsv, .jsonl, .parquet", []),
     (["--output=-"], "--output=-: expected a file that ends in", []),
     (["--output=texts.csv"], "expected a file that is not an input", []),

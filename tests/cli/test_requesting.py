@@ -183,6 +183,20 @@ def test_a_useless_answer_costs_its_row_and_can_be_asked_again(asked, tmp_path, 
     assert_same(tables_of(tmp_path / "W")["sst2"], table)
 
 
+def test_a_server_answers_the_rest(asked, tmp_path):
+    table, _ = asked
+    with running() as server:
+        requests = write_requests(tmp_path / "W", f"--server={server.address}")
+        file = write(tmp_path / "a.jsonl", map(line_of, requests[:30]))
+        with pytest.raises(SystemExit):
+            cli.run(["answers", str(tmp_path / "W"), file])
+        assert not server.asked
+        direct = ["--scorer=api", f"--server={server.address}", "--api_scores=chat"]
+        cli.run(["score", *STUDY, *direct, f"--workdir={tmp_path / 'W'}"])
+        assert len(server.asked) == len(requests) - 30
+    assert_same(tables_of(tmp_path / "W")["sst2"], table)
+
+
 def test_a_torn_file_costs_only_its_own_lines(asked, tmp_path, capsys):
     table, requests = asked
     write_requests(tmp_path / "W")
