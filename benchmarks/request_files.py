@@ -4,20 +4,17 @@ python -m benchmarks.request_files --rows=1000000 --shards=100
 
 Each shard is a file of prompts, a context of its own. The simulated answers of all shards are
 shuffled within blocks of 10 files, as a provider returns them, and have 20 tokens a row. The last
-line gives the seconds of processor time per million rows of each step, and the peak memory.
+lines give the seconds of processor time per million rows of each command, and its peak memory.
 """
 
 import argparse
 import json
+import os
 import random
-import re
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
-
-from batch_calibration import cli
 
 LABELS = ("no", "yes", "maybe")
 TOKENS = [*LABELS, *(f"word{i}" for i in range(17))]
@@ -62,42 +59,36 @@ def write_answers(requests: list[Path], folder: Path) -> None:
         (folder / f"answers{start:05}.jsonl").write_text("".join(lines))
 
 
-def steps(folder: Path, rows: int, shards: int) -> Iterator[str]:
-    """Runs each step, and yields its name before it runs."""
-    workdir = folder / "W"
-    yield "prompts"
-    write_prompts(folder / "prompts", rows, shards)
-    yield "requests"
-    files = ",".join(map(str, sorted((folder / "prompts").iterdir())))
-    flags = [f"--prompts={files}", f"--labels={','.join(LABELS)}", "--model=simulated"]
-    cli.run(["requests", *flags, f"--workdir={workdir}"])
-    yield "engine (simulated)"
-    write_answers(sorted((workdir / "requests").glob("*.jsonl")), folder / "answers")
-    yield "answers"
-    cli.run(["answers", str(workdir), str(folder / "answers")])
-
-
-def peak_memory() -> float:
-    """Returns the peak memory in MiB since the last call, and starts a new peak (Linux)."""
-    status = Path("/proc/self/status").read_text()
-    Path("/proc/self/clear_refs").write_text("5")
-    return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / MEBIBYTE  # type: ignore[index]
+def run(*arguments: str) -> tuple[float, float]:
+    """Runs a command in a process of its own; returns its processor seconds and peak MiB."""
+    process = subprocess.Popen([sys.executable, "-m", "batch_calibration", *arguments])
+    _, status, used = os.wait4(process.pid, 0)
+    assert status == 0, arguments
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / MEBIBYTE
 
 
 def main() -> None:
-    """Prints the seconds of each step and the peak memory after it."""
+    """Prints the seconds of each command and its peak memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--shards", type=int, default=10)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        step, began = "", 0.0
-        for following in chain(steps(Path(name), args.rows, args.shards), [""]):
-            if step:
-                seconds = 1e6 * (time.process_time() - began) / args.rows
-                peak = peak_memory()
-                print(f"{step}: {seconds:.0f} s a million rows, peak {peak:,.0f} MiB", flush=True)
-            step, began = following, time.process_time()
+        folder = Path(name)
+        workdir = folder / "W"
+        write_prompts(folder / "prompts", args.rows, args.shards)
+        flags = [f"--prompts={folder}/prompts/*.jsonl", f"--labels={','.join(LABELS)}"]
+        flags += ["--model=simulated", f"--workdir={workdir}"]
+        spent = {"requests": run("requests", *flags)}
+        write_answers(sorted((workdir / "requests").glob("*.jsonl")), folder / "answers")
+        spent["answers"] = run("answers", str(workdir), str(folder / "answers"))
+        kept = (workdir / "answers.sqlite").stat().st_size / args.rows
+    for command, (seconds, peak) in spent.items():
+        rate = 1e6 * seconds / args.rows
+        print(
+            f"{command}: {rate:.0f} s a million rows, {seconds:.0f} s in all, peak {peak:,.0f} MiB"
+        )
+    print(f"answers.sqlite: {kept:,.0f} bytes a row")
 
 
 if __name__ == "__main__":
