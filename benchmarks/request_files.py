@@ -3,7 +3,7 @@
 python -m benchmarks.request_files --rows=1000000 --shards=100
 
 Each shard is a file of prompts, a context of its own. The simulated answers of all shards are
-shuffled within blocks of 10 files, as a provider returns them, and have 20 tokens a row. The last
+shuffled within blocks of 10 files, as a provider returns them. The last
 lines give the seconds of processor time per million rows of each command, and its peak memory.
 """
 
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 LABELS = ("no", "yes", "maybe")
-TOKENS = [*LABELS, *(f"word{i}" for i in range(17))]
+WORDS = tuple(f"word{i}" for i in range(17))
 MEBIBYTE = 1 << 10  # kilobytes
 
 
@@ -31,10 +31,10 @@ def write_prompts(folder: Path, rows: int, shards: int) -> None:
                 file.write(json.dumps({"id": row, "prompt": text}) + "\n")
 
 
-def answer(line: str, draw: random.Random) -> str:
-    """Returns the simulated answer to a line of requests: 20 tokens with log-probabilities."""
+def answer(line: str, draw: random.Random, tokens: int) -> str:
+    """Returns the simulated answer to a line of requests: tokens with log-probabilities."""
     tops = []
-    for place, token in enumerate(draw.sample(TOKENS, len(TOKENS))):
+    for place, token in enumerate(draw.sample([*LABELS, *WORDS][:tokens], tokens)):
         tops.append({"token": token, "logprob": round(-0.7 * (place + 1) - draw.random() / 10, 6)})
     first = {"token": tops[0]["token"], "logprob": tops[0]["logprob"], "top_logprobs": tops}
     choice = {"index": 0, "message": {"role": "assistant", "content": first["token"]}}
@@ -45,7 +45,7 @@ def answer(line: str, draw: random.Random) -> str:
     return json.dumps({**named, "response": response, "error": None}) + "\n"
 
 
-def write_answers(requests: list[Path], folder: Path) -> None:
+def write_answers(requests: list[Path], folder: Path, tokens: int) -> None:
     """Writes the answers to files of requests, shuffled in blocks of ten files."""
     folder.mkdir()
     draw = random.Random(0)
@@ -54,7 +54,7 @@ def write_answers(requests: list[Path], folder: Path) -> None:
         lines = list[str]()
         for path in requests[start : start + 10]:
             with path.open() as file:
-                lines += [answer(line, draw) for line in file]
+                lines += [answer(line, draw, tokens) for line in file]
         draw.shuffle(lines)
         (folder / f"answers{start:05}.jsonl").write_text("".join(lines))
 
@@ -72,6 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--shards", type=int, default=10)
+    parser.add_argument("--tokens", type=int, default=20)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -80,7 +81,9 @@ def main() -> None:
         flags = [f"--prompts={folder}/prompts/*.jsonl", f"--labels={','.join(LABELS)}"]
         flags += ["--model=simulated", f"--workdir={workdir}"]
         spent = {"requests": run("requests", *flags)}
-        write_answers(sorted((workdir / "requests").glob("*.jsonl")), folder / "answers")
+        write_answers(
+            sorted((workdir / "requests").glob("*.jsonl")), folder / "answers", args.tokens
+        )
         spent["answers"] = run("answers", str(workdir), str(folder / "answers"))
         kept = (workdir / "answers.sqlite").stat().st_size / args.rows
     for command, (seconds, peak) in spent.items():

@@ -139,16 +139,14 @@ class Answers:
     def ask_again(self, server: str, request: Request) -> None:
         """Deletes a refusal."""
         with self._open_rows as transaction:
-            transaction.execute(
-                "DELETE FROM refused WHERE asked = ?", (request_id(server, request),)
-            )
+            row = (request_id(server, request),)
+            transaction.execute("DELETE FROM refused WHERE asked = ?", row)
 
     def give_up(self, server: str, request: Request) -> None:
         """Marks a request as no longer in progress, because it failed."""
         with self._open_rows as transaction:
-            transaction.execute(
-                "DELETE FROM started WHERE asked = ?", (request_id(server, request),)
-            )
+            row = (request_id(server, request),)
+            transaction.execute("DELETE FROM started WHERE asked = ?", row)
 
     def forget_expected(self) -> None:
         """Deletes the list of expected requests."""
@@ -199,14 +197,10 @@ class Answers:
 
     def count_expected(self) -> tuple[int, int, int]:
         """Counts the expected requests: those with an answer, the refused ones, and all."""
-        counts = []
-        for test in (
-            "IN (SELECT asked FROM answers)",
-            "IN (SELECT asked FROM refused)",
-            "NOT NULL",
-        ):
+        counts, settled = list[int](), "IN (SELECT asked FROM {})".format
+        for test in (settled("answers"), settled("refused"), "NOT NULL"):
             query = f"SELECT count(*) FROM expected WHERE asked {test}"
-            counts.append(int(self._open_rows.execute(query).fetchone()[0]))
+            counts.append(self._open_rows.execute(query).fetchone()[0])
         answered, refused, total = counts
         return answered, refused, total
 
@@ -239,7 +233,7 @@ class Answers:
         rows.execute("CREATE TABLE IF NOT EXISTS answers (asked BLOB PRIMARY KEY, answer BLOB)")
         rows.execute("CREATE TABLE IF NOT EXISTS started (asked BLOB PRIMARY KEY, process TEXT)")
         rows.execute("CREATE TABLE IF NOT EXISTS refused (asked BLOB PRIMARY KEY, reason TEXT)")
-        # The requests that `expect` lists; answers from files to other requests are refused.
+        # The requests that `expect` lists; answers from files to other requests are not stored.
         rows.execute("CREATE TABLE IF NOT EXISTS expected (asked BLOB PRIMARY KEY) WITHOUT ROWID")
         return rows
 

@@ -23,7 +23,7 @@ from batch_calibration.files import (
 )
 from batch_calibration.files.rows import arrow_errors, need_pyarrow, parquet_rows, readable
 from batch_calibration.scores import canonical
-from batch_calibration.scoring.api.answers import Brought, Request
+from batch_calibration.scoring.api.answers import Brought
 from batch_calibration.scoring.api.client import REFUSING_STATUSES, error_message, error_status
 from batch_calibration.scoring.api.scorer import PlannedRequest
 from batch_calibration.settings import ApiScores
@@ -54,13 +54,10 @@ def _write_lines(requests: list[PlannedRequest]) -> bytes:
     """Writes lines of OpenAI's batch format."""
     lines = []
     for request in requests:
-        line = {"custom_id": request.id.hex(), "method": "POST", "url": _url(request.request)}
-        lines.append(json.dumps({**line, "body": request.request.body}) + "\n")
+        path, body = request.request
+        line = {"custom_id": request.id.hex(), "method": "POST", "url": f"/v1/{path}"}
+        lines.append(json.dumps({**line, "body": body}) + "\n")
     return "".join(lines).encode()
-
-
-def _url(request: Request) -> str:
-    return f"/v1/{request.path}"
 
 
 def _write_parquet(requests: list[PlannedRequest]) -> bytes:

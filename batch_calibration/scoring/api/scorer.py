@@ -73,8 +73,9 @@ class ApiScorer(label_texts.LabelScorer):
     """Log-probability of each label after each text, computed by a server.
 
     Answers are stored as they arrive, so that a stopped run can be resumed. A change of `missing`
-    sends no request again. Token counts are 0 without a tokenizer. For protocols with first tokens,
-    rows that `missing` drops are `failed`. Refused prompts are `failed` too.
+    sends no request again. Without a server in the settings, or with `is_offline`, the scorer reads
+    stored answers and sends nothing. Token counts are 0 without a tokenizer. For protocols with
+    first tokens, rows that `missing` drops are `failed`. Refused prompts are `failed` too.
 
     Args:
         settings: the server and the protocol.
@@ -103,7 +104,6 @@ class ApiScorer(label_texts.LabelScorer):
         self.settings = settings
         self.model = model
         self.notify: Callable[[str], None] | None = None  # receives a sentence on each long wait
-        # Without a server, or if a caller sets it, only stored answers are read.
         self.is_offline = not settings.server
         self._server = Server("")
         if settings.server:
