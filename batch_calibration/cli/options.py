@@ -138,6 +138,9 @@ report 'logs/**/samples_*.jsonl' --output=report.html
 report --workdir=W
 ask prompts.csv --labels=no,yes --model=NAME --server=URL --output=scores.csv --dry-run
 ask prompts.csv --labels=no,yes --model=NAME --output=scores.csv --key_variable=KEY
+requests --prompts='p/*.csv' --labels=no,yes --model=NAME --workdir=W
+requests --config=configs/mini.py --model=NAME --form=vllm --workdir=W
+requests --workdir=W
 answers W output.jsonl error.jsonl
 answers W 'answers/*.parquet'
 classify texts.csv --labels=pos,neg --model=FILE.gguf --output=predictions.csv
