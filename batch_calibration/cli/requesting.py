@@ -132,7 +132,7 @@ def _write_requests(args: Namespace) -> None:
     print(ApiCost(counts["requests"], counts["tokens"], counts["answered"], dollars))
     if args.dry_run:
         return
-    print(f"{len(paths):,} files of requests: {folder}")
+    print(f"files of requests: {len(paths):,} in {folder}")
     _write_plan(folder / PLAN, args)
     if paths:
         line = NEXT[args.form].replace("FILE", str(paths[0])).replace("FOLDER", str(folder))
@@ -183,7 +183,8 @@ def bring_answers(args: Namespace) -> None:
     print(f"{len(names) - len(failed):,} of {len(names):,} contexts have scores: {stored}")
     if failed:
         raise InputError(describe_failures(failed, names))
-    print(f"next: batch-calibration calibrate --workdir={workdir}")
+    step_name = "recommend" if args.prompts else "calibrate"
+    print(f"next: batch-calibration {step_name} --workdir={workdir}")
 
 
 def _score_contexts(planned: RequestPlan) -> tuple[dict[str, str], dict[str, str]]:
