@@ -229,7 +229,12 @@ def _of_counts(counts: np.ndarray, where: str) -> np.ndarray:
         remedy = f"leave {spell('from_probs', 'counts')} out if they are other scores"
         raise InputError.at(where, expected, got, remedy)
     if totals.max(initial=0) < 2:
-        remedy = "ask for 10 samples a row, because a single answer cannot be corrected"
+        remedy = (
+            "ask for 10 samples a row, because a single answer cannot be corrected (the command "
+        )
+        remedy += (
+            f"diagnose corrects the shares of a column of answers: {spell('answers', 'COLUMN')})"
+        )
         raise InputError.at(where, expected, "at most one answer a row", remedy)
     scores = np.log((known + 0.5) / (totals + known.shape[-1] / 2))
     return np.where(totals > 0, scores, np.nan)
@@ -252,7 +257,10 @@ def note_counts(counts: np.ndarray) -> tuple[str, ...]:
         f"{len(totals):,}) keep their label unless its bias exceeds another label's by "
         f"log(2n + 1) = {np.log(2 * totals.max() + 1):.1f} nats."
     )
-    note += f" Rows with a tie ({ties:,}) get the first of the tied labels." * bool(ties)
+    note += bool(ties) * (
+        f" Rows with a tie ({ties:,}) get the first of the tied labels, so without a correction "
+        "the accuracy, and with it the gain, depends on the order of the labels."
+    )
     return (note + f" Rows without an answer ({empty:,}) are left out." * bool(empty),)
 
 

@@ -80,9 +80,13 @@ def classify(args: Namespace) -> None:
     source = read_source(Path(args.files[0]), args.gold, labels)
     examples, shown_rows, rows = _choose_demonstrations(args, source, labels)
     if args.gold:
-        refuse_unknown("column", args.gold, source.names + examples.names, where="--gold")
+        names = [*dict.fromkeys(source.names + examples.names)]
+        refuse_unknown("column", args.gold, names, where="--gold")
     ids = read_ids(source.path, source.names, source.rows, args.ids)
     template, fields = _read_prompt(args, source)
+    if args.prior == prior.ESTIMATED:
+        remedy = "leave --prior out: the shares are then estimated from the scores"
+        raise InputError.at("--prior", "shares, balanced or a file", args.prior, remedy)
     # Wrong shares are refused before anything is scored.
     unscored = make_block(np.zeros((len(rows), len(labels))), [source.gold[row] for row in rows])
     stated = prior.state(args.prior, [ScoreTable({}, tuple(labels), {"test": unscored})])
@@ -134,9 +138,11 @@ def read_source(path: Path, gold: str, labels: Iterable[str]) -> Source:
         gold: the column of right labels, which one of several files may lack; "" for none.
         labels: the labels.
     """
-    if not path.is_file() or path.suffix.lower() not in ENDINGS:
-        expected, got = f"a file that ends in {', '.join(ENDINGS)}", "none" * (not path.is_file())
-        raise InputError.at(path, expected, got, "write one, with a line of column names")
+    if not path.is_file():
+        raise InputError.at(path, "a file of texts", "none", "correct the path")
+    if path.suffix.lower() not in ENDINGS:
+        remedy = "write one, with a line of column names"
+        raise InputError.at(path, f"a file that ends in {', '.join(ENDINGS)}", remedy=remedy)
     names, rows = read_table(path)
     source = Source(path, names, rows, [-1] * len(rows))
     if gold not in names:

@@ -4,6 +4,7 @@ import gc
 import importlib
 import io
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -159,5 +160,11 @@ def _whole_command(step: str, source: str, keys: Mapping[str, object]) -> str:
     return " ".join(["batch-calibration", step, files, *map(flag, keys, keys.values())])
 
 
-CONSOLE = Spelling(flag, "run batch-calibration {}".format, _whole_command)
+def _quoted_flag(key: str, setting: object = None) -> str:
+    """Returns a key as a flag that a shell reads as one word."""
+    text = flag(key, setting)
+    return shlex.quote(text) if " " in text else text
+
+
+CONSOLE = Spelling(_quoted_flag, "run batch-calibration {}".format, _whole_command)
 """The spelling of the console program `batch-calibration`."""

@@ -21,6 +21,8 @@ from batch_calibration.scoring.api.answers import Answers, Brought
 from batch_calibration.scoring.api.client import MOST_USELESS, ApiCost
 from batch_calibration.scoring.api.request_files import FORMS, Unusable
 from batch_calibration.scoring.api.scorer import ApiScorer, PlannedRequest
+from batch_calibration.scoring.data.task_file import ENDING
+from batch_calibration.scoring.embedded import CHECKPOINTS
 from batch_calibration.scoring.prompts.rendered import RenderedBlock, RenderedContext, text_digest
 from batch_calibration.scoring.table import SCORERS
 from batch_calibration.settings import Settings
@@ -41,6 +43,8 @@ NEXT = {
 """Form of requests -> the user's next step, for each file if it names one."""
 OF_PROMPTS = ("prompts", "labels", "prompt", "ids", "gold")
 """Flags for files of prompts, which replace the settings of a study."""
+FILES = ("prompts", "config", "data", "tokenizer", "tasks")
+"""Flags that name files, which the plan keeps as absolute paths; tasks also have plain names."""
 OF_STUDY = ("", "data", "prompt")
 """Parts of the settings that describe the prompts of a study."""
 
@@ -91,7 +95,8 @@ def write_requests(args: Namespace) -> None:
 def _write_requests(args: Namespace) -> None:
     folder = Path(args.workdir) / REQUESTS
     texts = study_options.given_keys(args, study_options.SCORING)
-    if not (texts or args.config or args.prompts) and (folder / PLAN).exists():
+    is_new = bool(texts or args.config or args.prompts)
+    if not is_new:
         args = _read_plan(folder.parent, again=args.again, dry_run=args.dry_run)
     refuse_unknown("form", args.form, list(FORMS), where="--form")
     form = FORMS[args.form]
@@ -109,17 +114,17 @@ def _write_requests(args: Namespace) -> None:
     def unanswered() -> Iterator[PlannedRequest]:
         requests = planned.requests(again=args.again)
         while batch := list(islice(requests, AT_ONCE)):
-            is_new = expected.expect([request.id for request in batch])
-            for request, is_first in zip(batch, is_new, strict=True):
-                counts["answered"] += is_first and request.is_answered
-                if is_first and not request.is_answered:
+            is_first = expected.expect([request.id for request in batch])
+            for request, is_one in zip(batch, is_first, strict=True):
+                counts["answered"] += is_one and request.is_answered
+                if is_one and not request.is_answered:
                     counts["requests"] += 1
                     counts["tokens"] += request.tokens
                     yield request
 
     with expected.opened():
         answered, refused, total = expected.count_expected()
-        if unsettled := total - answered - refused:
+        if is_new and (unsettled := total - answered - refused):
             note = f"{unsettled:,} requests of an earlier plan have no answer yet; bring answers"
             summaries.say_notes([f"{note} that you have before these are sent, too."])
         expected.forget_expected()
@@ -178,6 +183,8 @@ def bring_answers(args: Namespace) -> None:
     print(f"{total:,} requests: {answered:,} answered, {refused:,} refused, {unsettled:,} missing")
     if unsettled:
         print(f"ask for them again: batch-calibration requests --workdir={workdir}")
+    if refused:
+        print(f"ask for refused ones: batch-calibration requests --workdir={workdir} --again")
     names, failed = _score_contexts(planned)
     stored = planned.store.workdir / "scores"
     print(f"{len(names) - len(failed):,} of {len(names):,} contexts have scores: {stored}")
@@ -275,8 +282,21 @@ def _expand(name: str) -> list[Path]:
     return paths
 
 
+def _absolute(names: str, *, are_files: bool) -> str:
+    """Returns a comma-separated list with absolute paths for its paths and globs of files."""
+    found = list[str]()
+    for name in names.split(","):
+        file, colon, preset = name.partition(":")  # as in config.py:smoke
+        is_path = file not in CHECKPOINTS and (are_files or Path(file).suffix == ENDING)
+        found.append(f"{Path(file).absolute()}{colon}{preset}" if is_path else name)
+    return ",".join(found)
+
+
 def _write_plan(path: Path, args: Namespace) -> None:
     facts = {name: value for name, value in vars(args).items() if name not in ("again", "dry_run")}
+    for name in FILES:
+        if facts[name]:
+            facts[name] = _absolute(facts[name], are_files=name != "tasks")
     write_whole(path, json.dumps(facts, indent=1).encode())
 
 
@@ -284,7 +304,8 @@ def _read_plan(workdir: Path, *, again: bool = False, dry_run: bool = False) -> 
     """Reads the flags of the command that wrote the requests of a workdir."""
     path = workdir / REQUESTS / PLAN
     if not path.exists():
-        remedy = f"write them by batch-calibration requests --workdir={workdir}"
+        remedy = "write them by batch-calibration requests, of a study (--tasks or --config) or of "
+        remedy += f"--prompts=FILES, with --workdir={workdir}"
         raise InputError.at(workdir, "a workdir with requests", "none", remedy)
     facts = object_at(parse_json(path.read_text())) | {"workdir": str(workdir)}
     return Namespace(**facts, again=again, dry_run=dry_run)

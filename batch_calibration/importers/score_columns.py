@@ -146,8 +146,10 @@ def _real_columns(
         kind, reason = _kind_of_column(name, column, numbers, bad_rows)
         is_count = reason == WHOLE and not (numbers < 0).any()
         counts += is_count
-        if are_counts and kind:
-            kind = "real" if is_count else ""
+        if are_counts and kind and not is_count:
+            is_whole = np.mean((numbers >= 0) & (numbers % 1 == 0)) > 0.5
+            kind, reason = "unsure" if is_whole else "", "holds numbers that are no counts"
+        kind = "real" if are_counts and is_count else kind
         if kind == "real":
             real[name] = numbers
         elif kind == "unsure":

@@ -7,6 +7,7 @@ positions hold the better answer equally often, as BC assumes.
 
 import random
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, permutations
 from pathlib import Path
@@ -482,10 +483,17 @@ def _from_verdicts(table: _Table) -> list[str]:
     """
     found = dict[str, tuple[str, str]]()
     for name, cells in table.unread().items():
-        texts = {str(cell).strip().lower() for cell in cells if cell not in (None, "")}
+        texts = Counter(str(cell).strip().lower() for cell in cells if cell not in (None, ""))
         for pair in OPTIONS:
-            is_of_words = pair[0].isalpha() and set(pair) <= texts <= {*pair, *TIES}
-            if is_of_words and name != "human":
+            known = sum(texts[word] for word in {*pair, *TIES})
+            if not (pair[0].isalpha() and set(pair) <= texts.keys() and name != "human"):
+                continue
+            if others := sorted(texts.keys() - {*pair, *TIES}):
+                if 2 * known > texts.total():
+                    where, words = f"{table.wheres[0]}: {name}", [*pair, *sorted(TIES)]
+                    remedy = "write one of these, or leave the cell empty"
+                    raise InputError.at(where, f"a verdict: {shown(words)}", shown(others), remedy)
+            else:
                 found[name] = pair
     if len(found) > 1:
         remedy = "leave the others out"

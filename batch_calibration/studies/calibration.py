@@ -409,5 +409,5 @@ def _notes(records: Sequence[Record]) -> Iterator[str]:
         for name, count in record.unreadable.items():
             yield (
                 f"{record.context.task}, block {name!r}: {count:,} of "
-                f"{record.rows[name] + count:,} images are left out because they cannot be read"
+                f"{record.rows[name] + count:,} inputs are left out because they have no scores"
             )

@@ -218,6 +218,27 @@ def test_a_torn_file_costs_only_its_own_lines(asked, tmp_path, capsys):
     assert_same(tables_of(tmp_path / "W")["sst2"], table)
 
 
+def test_answers_are_brought_from_any_folder_and_to_a_moved_workdir(tmp_path, monkeypatch, capsys):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("p.csv").write_text("prompt\nFilm one:\nFilm two:\n")
+    flags = ["--prompts=p.csv", "--labels=negative,positive", "--model=m"]
+    cli.run(["requests", *flags, "--workdir=W"])
+    file = write(tmp_path / "a.jsonl", map(line_of, requests_in(Path("W"))))
+    Path("W").rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    cli.run(["answers", "moved", file])
+    assert tables_of(tmp_path / "moved")["p"].blocks["test"].row_ids == ("0", "1")
+    # An edited prompt has no answer yet; the first remedy of the sentence writes it.
+    Path("here/p.csv").write_text("prompt\nFilm one:\nFilm three:\n")
+    with pytest.raises(SystemExit):
+        cli.run(["answers", "moved"])
+    assert "their prompts changed after the requests were written" in capsys.readouterr().err
+    cli.run(["requests", "--workdir=moved"])
+    assert "earlier plan" not in capsys.readouterr().err
+    assert len(requests_in(tmp_path / "moved")) == 1
+
+
 def test_a_second_plan_names_answers_that_are_still_out(asked, tmp_path, capsys):
     write_requests(tmp_path / "W")
     capsys.readouterr()
@@ -325,11 +346,15 @@ def test_a_workdir_without_requests_names_the_command(tmp_path, capsys):
     with pytest.raises(SystemExit):
         cli.run(["answers", str(tmp_path), "a.jsonl"])
     error = capsys.readouterr().err
-    assert f"write them by batch-calibration requests --workdir={tmp_path}" in error
+    assert "write them by batch-calibration requests" in error and str(tmp_path) in error
+    with pytest.raises(SystemExit):
+        cli.run(["requests", f"--workdir={tmp_path / 'none'}"])
+    assert "of a study (--tasks or --config) or of --prompts=FILES" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_score_without_a_server_names_both_roads(tmp_path, capsys):
     with pytest.raises(SystemExit):
         cli.run(["score", *STUDY, "--scorer=api", "--api_scores=chat", f"--workdir={tmp_path}"])
     error = capsys.readouterr().err
-    assert "give --server to ask for them, or run batch-calibration requests to write" in error
+    assert "run batch-calibration requests to write them to files, or score with --server" in error

@@ -80,11 +80,16 @@ def test_the_order_of_answers_is_nothing():
     check(*tables_of(pd.DataFrame({"a": orders, "gold": TEXTS})))
 
 
-def test_columns_and_dicts_of_counts_are_read_alike(tmp_path):
+def test_columns_and_dicts_of_counts_are_read_alike(tmp_path, refuses):
     columns = {"id": range(30), "gold": TEXTS}
     cells = dict(zip(NAMES, COUNTS.astype(int).T, strict=True))
     path = write(tmp_path / "columns.csv", **columns, **cells, latency=RANDOM.random(30))
     check(*read(path, Reading(from_probs="counts", gold="gold")))
+    for odd in (-1, 1.5):  # no count: the column is not left out without a word
+        wrong = cells | {"no": np.append(cells["no"][:-1].astype(float), odd)}
+        path = write(tmp_path / "wrong.csv", **columns, **wrong)
+        error = refuses(read, path, Reading(from_probs="counts", gold="gold"))
+        assert "'no' holds numbers that are no counts" in str(error)
     for ending in ("csv", "jsonl"):
         dicts = [dict(Counter(row)) for row in ANSWERS]
         path = tmp_path / f"dicts.{ending}"

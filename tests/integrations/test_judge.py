@@ -209,6 +209,13 @@ def test_verdicts_in_words_of_both_orders(words, tmp_path, capsys, refuses):
     for column, expected in (("as_judged", wins), ("both_orders", wins), ("agreed", agreed)):
         assert float(row[column]) == pytest.approx(100 * expected.mean(), abs=0.01)
     assert float(row["agreed_low"]) < float(row["agreed"]) < float(row["agreed_high"])
+    odd = [line | {"winner": "cannot decide"} if line["question"] == 3 else line for line in lines]
+    path.write_text("\n".join(map(json.dumps, odd)))
+    error = refuses(read_judgments, [path])
+    assert error.got == "['cannot decide']" and error.where.endswith(": winner")
+    empty = [line | {"winner": ""} if line["question"] == 3 else line for line in lines]
+    path.write_text("\n".join(map(json.dumps, empty)))
+    assert len(read_judgments([path]).margins) in (58, 60)
     two = [line | {"choice": line["winner"]} for line in lines]
     path.write_text("\n".join(map(json.dumps, two)))
     assert refuses(read_judgments, [path]).expected == "one column of verdicts"

@@ -88,7 +88,7 @@ def test_from_folder_to_page(program, model, images, tmp_path):
     assert "left out of some contexts: " in calibrated and "left_out.csv" in calibrated
     reasons = (workdir / "left_out.csv").read_text()
     assert "cc,no block 'cc'" in reasons and "dc,no block 'dc'" in reasons
-    assert "dtd, block 'test': 1 of 28 images are left out" in calibrated
+    assert "dtd, block 'test': 1 of 28 inputs are left out" in calibrated
     assert "DTD" in tables and " cc " not in tables and " dc " not in tables
     (table,) = (workdir / "tables").glob("*methods.md")
     assert "27 test rows." in table.read_text()

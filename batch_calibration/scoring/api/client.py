@@ -517,8 +517,12 @@ def read_stored(
     unread = [why for _, why in useless]
     if len(useless) <= MOST_USELESS * answered:
         refused, unread = [*refused, *useless], []
-    left = f"They are not among the stored answers: give {spell('server')} to ask for them, or "
-    left += f"{step('requests')} to write them to files."
+    if unread:
+        unread[0] += f" {step('requests')} --again to ask for such answers once more."
+    left = (
+        "Their answers are not stored, or their prompts changed after the requests were written: "
+    )
+    left += f"{step('requests')} to write them to files, or score with {spell('server')}."
     return Failures([*unread, *[left] * lacking], stopped=False, refused=refused)
 
 
