@@ -80,8 +80,8 @@ def classify(args: Namespace) -> None:
     source = read_source(Path(args.files[0]), args.gold, labels)
     examples, shown_rows, rows = _choose_demonstrations(args, source, labels)
     if args.gold:
-        names = [*dict.fromkeys(source.names + examples.names)]
-        refuse_unknown("column", args.gold, names, where="--gold")
+        known = [*dict.fromkeys(source.names + examples.names)]
+        refuse_unknown("column", args.gold, known, where="--gold")
     ids = read_ids(source.path, source.names, source.rows, args.ids)
     template, fields = _read_prompt(args, source)
     if args.prior == prior.ESTIMATED:

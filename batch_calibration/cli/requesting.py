@@ -183,11 +183,12 @@ def bring_answers(args: Namespace) -> None:
     print(f"{total:,} requests: {answered:,} answered, {refused:,} refused, {unsettled:,} missing")
     if unsettled:
         print(f"ask for them again: batch-calibration requests --workdir={workdir}")
-    if refused:
-        print(f"ask for refused ones: batch-calibration requests --workdir={workdir} --again")
     names, failed = _score_contexts(planned)
     stored = planned.store.workdir / "scores"
     print(f"{len(names) - len(failed):,} of {len(names):,} contexts have scores: {stored}")
+    if refused or (failed and not unsettled):
+        command = f"batch-calibration requests --workdir={workdir} --again"
+        print(f"ask for refused requests and useless answers once more: {command}")
     if failed:
         raise InputError(describe_failures(failed, names))
     step_name = "recommend" if args.prompts else "calibrate"

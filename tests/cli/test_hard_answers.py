@@ -94,7 +94,7 @@ def test_refusals_and_their_remedies(report):
     codes = report("--answers=answer", t=frame(answer="x"))
     assert "name the labels: --labels" in codes
     free = frame(answer=[f"I think {i}" for i in range(N)])
-    assert "name the labels: --labels" in report("--answers=answer", t=free)
+    assert "name the labels: '--labels" in report("--answers=answer", t=free)
     by_order = report("--answers=answer", a=rows.drop(columns="id"), b=rows)
     assert "matched by their order" in by_order and "0.0 [0.0, " in by_order
     other = rows.assign(id=rows["id"] + 1)

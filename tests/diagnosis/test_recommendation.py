@@ -8,7 +8,7 @@ import pytest
 from scipy.special import softmax
 
 from batch_calibration import calibrate, read, recommend, recommend_together
-from batch_calibration.cli import commands, correcting, prior
+from batch_calibration.cli import correcting, prior
 from batch_calibration.diagnosis import advice as advices
 from batch_calibration.diagnosis import known_shares
 from batch_calibration.diagnosis.recommend import CANDIDATES, choose_by_labels, signals
@@ -350,7 +350,7 @@ def test_the_console_pools_the_contexts_of_a_task():
     groups = [table.context["task"] for table in tables]
     results = run_methods(tables, sorted(set(methods)), groups=groups).results
     for table, advice, method, corrected in zip(tables, found, methods, results, strict=True):
-        followed = commands._followed(table, advice)
+        followed = correcting.follow_advice(table, advice)
         gaps = np.ptp(followed.scores - corrected[method].scores, axis=1)
         np.testing.assert_allclose(gaps, 0, atol=2e-3)
     balanced = prior.Stated(known_shares.know_roughly("balanced", 2))

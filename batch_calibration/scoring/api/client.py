@@ -517,8 +517,6 @@ def read_stored(
     unread = [why for _, why in useless]
     if len(useless) <= MOST_USELESS * answered:
         refused, unread = [*refused, *useless], []
-    if unread:
-        unread[0] += f" {step('requests')} --again to ask for such answers once more."
     left = (
         "Their answers are not stored, or their prompts changed after the requests were written: "
     )
