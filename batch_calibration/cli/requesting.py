@@ -35,7 +35,7 @@ REQUESTS, PLAN = "requests", "plan.json"
 """The folder of a workdir with the files of requests, and the file in it with the flags."""
 AT_ONCE = 10_000  # ids or answers that are stored in one transaction
 NEXT = {
-    "openai": "python examples/batch_api.py WORKDIR --server=URL",
+    "openai": "upload each file as a batch (python examples/batch_api.py WORKDIR --server=URL)",
     "vllm": "vllm run-batch -i FILE -o answers.jsonl --model MODEL --max-logprobs 20",
     "ray": "python examples/ray_scoring.py FOLDER answers MODEL",
     "sglang": "send each body to SERVER/v1/score, and add its custom_id to the answer",
