@@ -197,8 +197,10 @@ class Answers:
 
     def count_expected(self) -> tuple[int, int, int]:
         """Counts the expected requests: those with an answer, the refused ones, and all."""
-        counts, settled = list[int](), "IN (SELECT asked FROM {})".format
-        for test in (settled("answers"), settled("refused"), "NOT NULL"):
+        counts, answered_ids = list[int](), "SELECT asked FROM answers"
+        # A useless answer of a server is stored as an answer and as a refusal.
+        refused_ids = f"SELECT asked FROM refused EXCEPT {answered_ids}"
+        for test in (f"IN ({answered_ids})", f"IN ({refused_ids})", "NOT NULL"):
             query = f"SELECT count(*) FROM expected WHERE asked {test}"
             counts.append(self._open_rows.execute(query).fetchone()[0])
         answered, refused, total = counts
