@@ -14,6 +14,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from multiprocessing import Process
 from pathlib import Path
 
 LABELS = ("no", "yes", "maybe")
@@ -81,9 +82,11 @@ def main() -> None:
         flags = [f"--prompts={folder}/prompts/*.jsonl", f"--labels={','.join(LABELS)}"]
         flags += ["--model=simulated", f"--workdir={workdir}"]
         spent = {"requests": run("requests", *flags)}
-        write_answers(
-            sorted((workdir / "requests").glob("*.jsonl")), folder / "answers", args.tokens
-        )
+        requests = sorted((workdir / "requests").glob("*.jsonl"))
+        # In its own process, because a child's peak includes the memory of the parent at its start.
+        engine = Process(target=write_answers, args=(requests, folder / "answers", args.tokens))
+        engine.start()
+        engine.join()
         spent["answers"] = run("answers", str(workdir), str(folder / "answers"))
         kept = (workdir / "answers.sqlite").stat().st_size / args.rows
     for command, (seconds, peak) in spent.items():
