@@ -114,20 +114,19 @@ def _write_requests(args: Namespace) -> None:
     def unanswered() -> Iterator[PlannedRequest]:
         requests = planned.requests(again=args.again)
         while batch := list(islice(requests, AT_ONCE)):
-            is_first = expected.expect([request.id for request in batch])
-            for request, is_one in zip(batch, is_first, strict=True):
-                counts["answered"] += is_one and request.is_answered
-                if is_one and not request.is_answered:
+            is_new_id = expected.expect([request.id for request in batch])
+            for request, is_listed_first in zip(batch, is_new_id, strict=True):
+                counts["answered"] += is_listed_first and request.is_answered
+                if is_listed_first and not request.is_answered:
                     counts["requests"] += 1
                     counts["tokens"] += request.tokens
                     yield request
 
-    with expected.opened():
+    with expected.planned():
         answered, refused, total = expected.count_expected()
         if is_new and (unsettled := total - answered - refused):
             note = f"{unsettled:,} requests of an earlier plan have no answer yet; bring answers"
             summaries.say_notes([f"{note} that you have before these are sent, too."])
-        expected.forget_expected()
         if args.dry_run:
             paths = list[Path]()
             deque(unanswered(), maxlen=0)

@@ -239,6 +239,21 @@ def test_answers_are_brought_from_any_folder_and_to_a_moved_workdir(tmp_path, mo
     assert len(requests_in(tmp_path / "moved")) == 1
 
 
+def test_a_plan_that_fails_leaves_the_earlier_one(tmp_path, capsys):
+    """A paid answer to the earlier plan is still known."""
+    (tmp_path / "a.csv").write_text("prompt\nFilm one:\n")
+    flags = ["--labels=negative,positive", "--model=m", f"--workdir={tmp_path / 'W'}"]
+    cli.run(["requests", f"--prompts={tmp_path}/a.csv", *flags])
+    file = write(tmp_path / "a.jsonl", map(line_of, requests_in(tmp_path / "W")))
+    (tmp_path / "b.csv").write_text("prompt\nFilm two:\n")
+    (tmp_path / "c.csv").write_text("prompt\n \n")
+    for dry_run in ([], ["--dry-run"]):
+        with pytest.raises(SystemExit):
+            cli.run(["requests", f"--prompts={tmp_path}/b.csv,{tmp_path}/c.csv", *flags, *dry_run])
+    cli.run(["answers", str(tmp_path / "W"), file])
+    assert "1 new" in capsys.readouterr().out and "a" in tables_of(tmp_path / "W")
+
+
 def test_a_second_plan_names_answers_that_are_still_out(asked, tmp_path, capsys):
     write_requests(tmp_path / "W")
     capsys.readouterr()

@@ -148,14 +148,24 @@ class Answers:
             row = (request_id(server, request),)
             transaction.execute("DELETE FROM started WHERE asked = ?", row)
 
-    def forget_expected(self) -> None:
-        """Deletes the list of expected requests."""
-        with self._open_rows as transaction:
-            transaction.execute("DELETE FROM expected")
+    @contextmanager
+    def planned(self) -> Iterator[None]:
+        """Opens a new list of expected requests, which replaces the old one if no error is raised.
+
+        The new list is a temporary table, so that other runs can store answers meanwhile.
+        """
+        with self.opened():
+            query = "CREATE TEMP TABLE planned (asked BLOB PRIMARY KEY) WITHOUT ROWID"
+            self._open_rows.execute(query)
+            yield
+            with self._open_rows as transaction:
+                transaction.execute("DELETE FROM expected")
+                transaction.execute("INSERT INTO expected SELECT asked FROM planned")
+            self._open_rows.execute("DROP TABLE planned")
 
     def expect(self, ids: Iterable[bytes]) -> list[bool]:
-        """Adds ids to the list of expected requests; returns whether each of them is new."""
-        query = "INSERT OR IGNORE INTO expected VALUES (?)"
+        """Adds ids to the new list; returns whether each of them is new. Needs `planned`."""
+        query = "INSERT OR IGNORE INTO planned VALUES (?)"
         with self._open_rows as transaction:
             return [transaction.execute(query, (request,)).rowcount > 0 for request in ids]
 
@@ -235,7 +245,7 @@ class Answers:
         rows.execute("CREATE TABLE IF NOT EXISTS answers (asked BLOB PRIMARY KEY, answer BLOB)")
         rows.execute("CREATE TABLE IF NOT EXISTS started (asked BLOB PRIMARY KEY, process TEXT)")
         rows.execute("CREATE TABLE IF NOT EXISTS refused (asked BLOB PRIMARY KEY, reason TEXT)")
-        # The requests that `expect` lists; answers from files to other requests are not stored.
+        # The requests of the last plan; answers from files to other requests are not stored.
         rows.execute("CREATE TABLE IF NOT EXISTS expected (asked BLOB PRIMARY KEY) WITHOUT ROWID")
         return rows
 
