@@ -148,9 +148,9 @@ def read_source(path: Path, gold: str, labels: Iterable[str]) -> Source:
     if gold not in names:
         return source
     where, cells, order = f"{path}, column {gold!r}", source.column(gold), [*labels]
-    if read := index_order({*cells}, order):
-        said = f"{where}: {list_indices(read)} by the order of --labels"
-        summaries.say_notes([f"{said}; write them in another order if it is another."])
+    if names_by_index := index_order({*cells}, order):
+        note = f"{where}: {list_indices(names_by_index)} by the order of --labels"
+        summaries.say_notes([f"{note}; write them in another order if it is another."])
     return source._replace(gold=gold_indices(where, cells, order).tolist())
 
 

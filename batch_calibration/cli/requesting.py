@@ -34,7 +34,7 @@ from batch_calibration.studies.scoring import describe_failures, render_contexts
 REQUESTS, PLAN = "requests", "plan.json"
 """The folder of a workdir with the files of requests, and the file in it with the flags."""
 AT_ONCE = 10_000  # ids or answers that are stored in one transaction
-NEXT = {
+NEXT_STEPS = {
     "openai": "upload each file as a batch (python examples/batch_api.py WORKDIR --server=URL)",
     "vllm": "vllm run-batch -i FILE -o answers.jsonl --model MODEL --max-logprobs 20",
     "ray": "python examples/ray_scoring.py FOLDER answers MODEL",
@@ -139,7 +139,7 @@ def _write_requests(args: Namespace) -> None:
     print(f"files of requests: {len(paths):,} in {folder}")
     _write_plan(folder / PLAN, args)
     if paths:
-        line = NEXT[args.form].replace("FILE", str(paths[0])).replace("FOLDER", str(folder))
+        line = NEXT_STEPS[args.form].replace("FILE", str(paths[0])).replace("FOLDER", str(folder))
         print(f"next: {line.replace('WORKDIR', args.workdir).replace('MODEL', args.model)}")
     print(f"then: batch-calibration answers {args.workdir}{' ANSWERS ...' * bool(paths)}")
 
